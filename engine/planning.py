@@ -253,11 +253,11 @@ class _Asked:
         mask, keys = np.zeros(snapshot.nodes.size, np.bool_), np.zeros(self.size, np.int64)
         with suppress(Unfit):
             trial = framework.trial(pod, snapshot)
-            rooms = trial.amounts()
-            self.more |= trial.more_than_amounts
             known = framework.known(pod, snapshot)
             mask[framework.candidates(known, pod, snapshot)] = True
-            keys = np.where(mask, known.keys.column, 0)[: self.size]
+            if mask.any():  # who may go nowhere may name thousands of resources, each a column
+                rooms, keys = trial.amounts(), np.where(mask, known.keys.column, 0)[: self.size]
+                self.more |= trial.more_than_amounts
         return rooms, mask[: self.size], keys
 
     def at(self, rows: NDArray[np.intp]) -> list[Alike]:

@@ -201,6 +201,10 @@ class NodeColumns(ReadOff[Node]):
         named[list(sparse.allocatable)] = True
         return named
 
+    def names_resource(self, resource: str) -> bool:
+        """Whether any node has the resource, be it none of it."""
+        return resource in self._naming
+
     def row(self, name: str) -> int:
         """The row of the node, -1 if there is none."""
         return self._row_of.get(name, -1)

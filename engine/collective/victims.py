@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache, partial
+from heapq import merge
 from typing import Any, Final
 
 import msgspec
@@ -33,8 +34,15 @@ from engine.pods.selectors import Selector
 
 Numbers = NDArray[Any]
 _SEVERAL: Final = -2
+_MOST_OF_A_POD: Final = 8
+"""Budgets that count for a pod; the eviction API evicts none that has more than one."""
+_MOST_ASKED: Final = 256
+"""Requirements that are looked at to find those of a kind, of budgets that it may have."""
+_FEWER: Final = 8
+"""Values of a requirement that are compared in the time of another requirement."""
 _SPARE_KINDS: Final = 1024
 _MOST_LATER: Final = 256
+_NO_LABEL: Final = "", ""
 #: Of a dry run, what it costs to ask whether a kind matters.
 _A_KIND: Final = 1 / 64
 NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -59,7 +67,10 @@ class Kinds:
         self._known: dict[int, int] = {}
         self.each: list[PodInfo] = []
         """One pod of each kind."""
+        self.several: list[list[int]] = []
+        """Budgets, by number, that select pods of one kind together; see `covers`."""
         self._selected_by: list[tuple[str, Selector]] = []
+        self._by_label: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
         self._covers = np.empty(0, np.int64)
 
     def numbers(self, pods: PodColumns, rows: NDArray[np.intp]) -> NDArray[np.int64]:
@@ -92,20 +103,44 @@ class Kinds:
         return said > 0
 
     def covers(self, budgets: Sequence[Budget]) -> NDArray[np.int64]:
-        """The budget that selects the pods of each kind, by number; -1: none; see `_SEVERAL`."""
+        """The budget that selects the pods of each kind, by number; -1: none.
+
+        _SEVERAL and below: those of `several` do, the first of them first.
+        """
         selected_by = [(one.namespace, one.selector) for one in budgets]
         if self._selected_by != selected_by:
             self._selected_by, self._covers = selected_by, np.empty(0, np.int64)
+            self.several, self._by_label = [], {}
+            for number, one in enumerate(budgets):
+                asked = one.selector.requirements or ()
+                equal = [(key, of[0]) for key, what, of in asked if what == "In" and len(of) == 1]
+                size = sum(1 + len(of) // _FEWER for _, _, of in asked)
+                label = (one.namespace, *(equal or [_NO_LABEL])[0])
+                if asked:  # without any it selects nobody
+                    self._by_label.setdefault(label, []).append((number, size))
         found: list[int] = []
-        of: dict[str, list[int]] = {}
-        for number, one in enumerate(budgets):
-            of.setdefault(one.namespace, []).append(number)
         for pod in self.each[len(self._covers) :]:
-            numbers = [one for one in of.get(pod.namespace, ()) if budgets[one].selects(pod)]
-            found.append(_SEVERAL if len(numbers) > 1 else numbers[0] if numbers else -1)
+            numbers = self._of(pod, budgets)
+            found.append(numbers[0] if numbers else -1)
+            if len(numbers) > 1:
+                found[-1] = _SEVERAL - len(self.several)
+                self.several.append(numbers)
         if found:
             self._covers = np.append(self._covers, found)
         return self._covers
+
+    def _of(self, pod: PodInfo, budgets: Sequence[Budget]) -> list[int]:
+        """The budgets that select a pod, as far as its namespace may ask of us."""
+        labels, left = pod.pod.metadata.labels or {}, _MOST_ASKED
+        found: list[int] = []
+        keys = [(pod.namespace, *pair) for pair in (_NO_LABEL, *labels.items()) if labels]
+        for number, size in merge(*filter(None, map(self._by_label.get, keys))):
+            left -= size
+            if left < 0 or len(found) == _MOST_OF_A_POD:
+                break
+            if budgets[number].selector.matches(labels):
+                found.append(number)
+        return found
 
 
 def kind_of(pod: PodInfo) -> int:
@@ -124,20 +159,6 @@ class Budget:
     selector: Selector
     allowed: int
     gone: frozenset[str] = frozenset()
-
-    def covers(self, pod: PodInfo) -> bool:
-        """Whether the pod's eviction takes one of those allowed."""
-        return pod.name not in self.gone and self.selects(pod)
-
-    def selects(self, pod: PodInfo) -> bool:
-        """Whether it is for this pod, by its namespace and labels."""
-        labels = pod.pod.metadata.labels or {}
-        return (
-            len(labels) > 0
-            and pod.namespace == self.namespace
-            and not self.selector.empty
-            and self.selector.matches(labels)
-        )
 
 
 class Plans:
@@ -278,10 +299,15 @@ def protect(plans: Plans, budgets: Sequence[Budget]) -> None:
     protected = plans.protected
     if not budgets or not plans.there.any():
         return
-    covers = _covers(plans, budgets)
-    # A pod that several cover takes one of each, up to the first that is broken: told one by one.
-    mixed = (covers == _SEVERAL).any(axis=0)
-    ranks, columns = np.nonzero((covers >= 0) & ~mixed)
+    numbers = plans.kind_numbers()
+    covers = np.where(plans.there, plans.kinds.covers(budgets).take(numbers), -1)
+    # A pod that several cover takes one of each, up to the first that is broken. Pods of these
+    # budgets are told one by one, as of those that some were evicted for already.
+    several = {number for each in plans.kinds.several for number in each}
+    slow = np.array([bool(one.gone) or at in several for at, one in enumerate(budgets)])
+    quick = covers >= 0
+    quick[quick] = ~slow[covers[quick]]
+    ranks, columns = np.nonzero(quick)
     budget = covers[ranks, columns]
     group = columns * len(budgets) + budget
     sort = np.argsort(group, kind="stable")
@@ -292,37 +318,16 @@ def protect(plans: Plans, budgets: Sequence[Budget]) -> None:
     allowed = np.array([one.allowed for one in budgets])[budget[sort]]
     broken = sort[turn >= allowed]
     protected[ranks[broken], columns[broken]] = True
-    left: dict[tuple[int, int], int] = {}
-    pods = plans.snapshot.pods
-    for column in np.flatnonzero(mixed).tolist():
-        for rank in np.flatnonzero(plans.there[:, column]).tolist():
-            pod = pods.pod(int(plans.table[rank, column]))
-            protected[rank, column] = _breaks(pod, column, budgets, left)
-
-
-def _covers(plans: Plans, budgets: Sequence[Budget]) -> NDArray[np.int64]:
-    """(K, C) the budget that covers each pod that may go, by number; -1: none."""
-    kinds = plans.kind_numbers()
-    covers = np.where(plans.there, plans.kinds.covers(budgets).take(kinds), -1)
-    pods = plans.snapshot.pods
-    for number, budget in enumerate(budgets):
-        if budget.gone:
-            for rank, column in zip(*np.nonzero(covers == number), strict=True):
-                if pods.pod(int(plans.table[rank, column])).name in budget.gone:
-                    covers[rank, column] = -1
-    return covers
-
-
-def _breaks(
-    pod: PodInfo, column: int, budgets: Sequence[Budget], left: dict[tuple[int, int], int]
-) -> bool:
-    for number, budget in enumerate(budgets):
-        if budget.covers(pod):
-            allowed = left.get((number, column), budget.allowed) - 1
-            left[number, column] = allowed
-            if allowed < 0:
-                return True
-    return False
+    taken: Counter[tuple[int, int]] = Counter()
+    for column, rank in np.argwhere(((covers != -1) & ~quick).T).tolist():
+        cover = int(covers[rank, column])
+        name = plans.snapshot.pods.pod(int(plans.table[rank, column])).name
+        for number in (cover,) if cover >= 0 else plans.kinds.several[_SEVERAL - cover]:
+            if name not in budgets[number].gone:
+                taken[number, column] += 1
+                if taken[number, column] > budgets[number].allowed:
+                    protected[rank, column] = True
+                    break
 
 
 # ---- all nodes at once ---------------------------------------------------------------------------

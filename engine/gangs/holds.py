@@ -23,6 +23,7 @@ from engine.gangs.turn import Hold, Turn
 from engine.objects import Identity
 from engine.objects.workloads import GangFailure
 from engine.placement import Placement
+from engine.policy.podreads import group_of
 from engine.queue import SchedulingQueue
 from engine.waiting import Held
 
@@ -30,7 +31,6 @@ HOLDER: Final = "gang of "
 """In front of a plugin's name: who holds a pod whose gang is not whole yet."""
 _REMEMBERED: Final = 10_000
 _FAILURE: Final = GangFailure.__name__
-_GROUPS: Final = ("PodGroup", "SchedulingPodGroup")
 
 
 @dataclass(eq=False)
@@ -45,7 +45,8 @@ class Holds:
         self._cache = self.basis.cache
         self._permits = self.placement.permits
         self._holds: dict[Hashable, Hold] = {}
-        self._versions: tuple[int, ...] = ()
+        self._versions = dict.fromkeys(("PodGroup", "SchedulingPodGroup"), 0)
+        """Of the objects of groups, as they were looked at last."""
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._holds
@@ -129,12 +130,17 @@ class Holds:
 
     def _follow_groups(self) -> None:
         """Those that have enough by what their groups ask for by now start."""
-        snapshot = self.basis.snapshot()
-        versions = tuple([snapshot.objects_version(kind) for kind in _GROUPS])
-        if versions == self._versions:
-            return
-        self._versions = versions
-        for hold in list(self._holds.values()):
+        snapshot, changed, every = self.basis.snapshot(), set[str](), False
+        for kind, version in self._versions.items():
+            keys = snapshot.objects_changed(kind, version)
+            changed.update(keys or ())
+            every |= keys is None
+            self._versions[kind] = snapshot.objects_version(kind)
+        for hold in list(self._holds.values()) if changed or every else ():
+            held = [one.pod for uid in hold.uids if (one := self._permits.get(uid)) is not None]
+            groups = {f"{one.namespace}/{group_of(one)}" for one in held}
+            if not every and changed.isdisjoint(groups):
+                continue
             hold.gang = self._still(hold) or hold.gang
             if len(hold.gang.mates()) + 1 >= hold.gang.minimum:
                 self.started(hold.gang)

@@ -88,6 +88,7 @@ class DefaultPreemption:
         self.args = args or DefaultPreemptionArgs()
         self._ranking = Ranking(_importance)
         self._kinds = Kinds()
+        self._budgets = Budgets()
 
     name: Final = NAME
 
@@ -117,7 +118,7 @@ class DefaultPreemption:
             self._kinds = Kinds()
             self._ranking.forget("kind")
         hunt = Hunt(snapshot.pods.priority < pod.priority, self._ranking, self._kinds)
-        return plan(snapshot, rows, hunt, budgets_of(snapshot), trial)
+        return plan(snapshot, rows, hunt, self._budgets.of(snapshot), trial)
 
     def _post_filter(
         self, pod: PodInfo, snapshot: Snapshot, rejections: Rejections, what_if: WhatIf
@@ -262,18 +263,26 @@ def _importance(pods: PodColumns) -> Sequence[NDArray[Any]]:
     return -pods.priority, starts(pods)
 
 
-def budgets_of(snapshot: Snapshot) -> Sequence[Budget]:
-    """All disruption budgets, by namespace and name."""
-    found: list[Budget] = []
-    for _, one in sorted(snapshot.objects("PodDisruptionBudget").items()):
-        if isinstance(one, PodDisruptionBudget):
-            status = one.status
-            found.append(
-                Budget(
-                    one.metadata.namespace,
-                    what_it_selects(one.spec.selector),
-                    status.disruptions_allowed,
-                    frozenset(status.disrupted_pods or ()),
-                )
-            )
-    return found
+class Budgets:
+    """The disruption budgets of a cluster; each is read once while it stays the same."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[object, int] = None, -1
+        self._read: dict[str, tuple[object, Budget]] = {}
+
+    def of(self, snapshot: Snapshot) -> Sequence[Budget]:
+        """All there are, by namespace and name."""
+        there = snapshot.objects(PodDisruptionBudget.__name__)
+        version = snapshot.objects_version(PodDisruptionBudget.__name__)
+        if self._seen[0] is not there or self._seen[1] != version:
+            self._seen, before, self._read = (there, version), self._read, {}
+            for key, one in sorted(there.items()):
+                known = before.get(key)
+                self._read[key] = known if known and known[0] is one else (one, _budget(one))
+        return [one for _, one in self._read.values()]
+
+
+def _budget(one: PodDisruptionBudget) -> Budget:
+    status, selector = one.status, what_it_selects(one.spec.selector)
+    gone = frozenset(status.disrupted_pods or ())
+    return Budget(one.metadata.namespace, selector, status.disruptions_allowed, gone)

@@ -28,7 +28,7 @@ from engine.framework.interface import (
     StatusGroups,
     Verdicts,
 )
-from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
+from engine.framework.snapshot import BoolColumn, Cause, NodeColumns, Rows, Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.objects import Node, Pod
 from engine.plugins.allocation import Scorer, ScoringStrategy, counting, used_of
@@ -50,6 +50,8 @@ NAME: Final = "NodeResourcesFit"
 TOO_MANY_PODS: Final = "Too many pods"
 _ROOM: Final = PreFilterResult(causes=Cause.POD | Cause.ALLOCATABLE)
 _BUILT_IN: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+MOST_UNKNOWN: Final = 64
+"""Resources of a pod that no node has which are looked at; one is enough to say no."""
 _BITS_OF_A_KEY: Final = 32
 
 
@@ -112,19 +114,23 @@ class NodeResourcesFit:
             score=self._score,
         )
 
-    def _needs(self, pod: PodInfo) -> list[tuple[str, int]]:
-        """The resources that a node must have left, and how much."""
-        return [
+    def _needs(self, pod: PodInfo, nodes: NodeColumns | None = None) -> list[tuple[str, int]]:
+        """The resources that a node must have left, and how much; of thousands some say no."""
+        each = [
             (resource, amount)
             for resource, amount in pod.filter_requests.items()
             if amount > 0 and not (self._ignores_some and self._ignores(resource))
         ]
+        if nodes is not None and len(each) > MOST_UNKNOWN:
+            unknown = [one for one in each if not nodes.names_resource(one[0])]
+            each = [one for one in each if nodes.names_resource(one[0])] + unknown[:MOST_UNKNOWN]
+        return each
 
     def _rooms(self, pod: PodInfo, snapshot: Snapshot) -> list[Room]:
         """What the filter comes to; the first is that for one more pod."""
         nodes = snapshot.nodes
         rooms = [Room("", nodes.allocatable(PODS), nodes.pod_count, 1, TOO_MANY_PODS)]
-        for resource, amount in sorted(self._needs(pod), key=_built_in_first):
+        for resource, amount in sorted(self._needs(pod, nodes), key=_built_in_first):
             limit, used = nodes.allocatable(resource), nodes.requested(resource)
             rooms.append(Room(resource, limit, used, amount, f"Insufficient {resource}"))
         return rooms
@@ -133,12 +139,14 @@ class NodeResourcesFit:
         """Rejects nodes without room for one more pod, or for what it requests."""
         nodes = snapshot.nodes
         passed = nodes.pod_count[rows] < nodes.allocatable(PODS)[rows]
-        for resource, need in self._needs(pod):
+        for resource, need in self._needs(pod, nodes):
             passed &= nodes.allocatable(resource)[rows] - nodes.requested(resource)[rows] >= need
         return Verdicts(passed, lambda: _reasons(self._rooms(pod, snapshot), rows))
 
     def _joint(self, pod: PodInfo, scorers: Mapping[str, tuple[float, State]]) -> Together | None:
-        more = [(name, amount) for name, amount in self._needs(pod) if name not in (CPU, MEMORY)]
+        if len(pod.filter_requests) > MOST_UNKNOWN:
+            return None
+        more = [one for one in self._needs(pod) if one[0] not in (CPU, MEMORY)]
         joint = Together(self._shares, pod, scorers, more)
         return joint if joint.exact else None
 

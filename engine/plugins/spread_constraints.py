@@ -15,16 +15,10 @@ import numpy as np
 
 from engine.framework.snapshot import BoolColumn, Rows, Snapshot, label_column
 from engine.objects import OwnerReference, Toleration, TopologySpreadConstraint
-from engine.plugins.node_selector import eligibility_key, matching, required
+from engine.plugins.node_selector import MOST_REQUIREMENTS, eligibility_key, matching, required
 from engine.plugins.taint_toleration import all_tolerated
 from engine.pods.podinfo import PodInfo
-from engine.pods.selectors import (
-    EVERYTHING,
-    Selector,
-    SelectorError,
-    parse_selector,
-    select_labels,
-)
+from engine.pods.selectors import EVERYTHING, Selector, SelectorError, parse_selector, select_labels
 
 HARD: Final = "DoNotSchedule"
 SOFT: Final = "ScheduleAnyway"
@@ -164,6 +158,8 @@ def default_selector(pod: PodInfo, snapshot: Snapshot) -> Selector:
     selector = controller.spec.selector
     if selector is None or isinstance(selector, Mapping):
         return select_labels({**labels, **(selector or {})})
+    if len(selector.match_expressions or ()) > MOST_REQUIREMENTS:
+        return select_labels(labels)  # read anew for each pod that it has
     try:
         return select_labels(labels).both(parse_selector(selector))
     except SelectorError:

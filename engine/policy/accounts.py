@@ -12,6 +12,7 @@ are summed up anew, by columns, for each snapshot.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -32,6 +33,8 @@ Owner = Callable[[PodInfo], Key | None]
 Sums = Callable[[Sequence[str]], Mapping[Key, Amounts]]
 """What pods with a node use of some resources, by owner."""
 _NOTHING: Final[Amounts] = {}
+MOST_NAMED: Final = 64
+"""Resources that are read of an object's list, the first as the server has them."""
 
 
 class Account:
@@ -112,7 +115,7 @@ class Book:
         accounts do not follow pods.
         """
         key = owner(pod)
-        limits, used, pool = self.standing(key, snapshot, owner, sums)
+        limits, used, pool = self.standing(key, snapshot, owner, sums, pod.requests)
         own = key if key is not None and key in limits else None
         before, nominated = self._promised(own, limits, pod, snapshot, owner)
         return QuotaUse(
@@ -126,9 +129,17 @@ class Book:
         )
 
     def standing(
-        self, key: Key | None, snapshot: Snapshot, owner: Owner, sums: Sums | None = None
+        self,
+        key: Key | None,
+        snapshot: Snapshot,
+        owner: Owner,
+        sums: Sums | None = None,
+        asked: Amounts = _NOTHING,
     ) -> tuple[Mapping[Key, Limits], Mapping[Key, Amounts], Pool]:
-        """The limits, what is used of each, and what is used and guaranteed of all together."""
+        """The limits, what is used of each, and what is used and guaranteed of all together.
+
+        The latter of what somebody uses or has asked for: quotas may name much more.
+        """
         if sums is not None:
             return self._summed(key, snapshot, sums)
         account = self.account(snapshot, owner)
@@ -136,7 +147,9 @@ class Book:
             objects = self._quotas(snapshot)
             if account.limits is not objects.limits:
                 account.limit(objects.limits)
-            return objects.limits, account.used, Pool(account.pool, objects.minimum)
+            every = objects.minimum
+            minimum = {name: every[name] for name in sorted({*account.pool, *asked} & every.keys())}
+            return objects.limits, account.used, Pool(account.pool, minimum)
         owners = len(account.used) + (key is not None and key not in account.used)
         guaranteed = {name: least * owners for name, least in self._own.minimum.items()}
         limits = _Everyone(self._own, account.used, key)
@@ -163,7 +176,8 @@ class Book:
         known = self._objects
         there, version = snapshot.objects(KIND), snapshot.objects_version(KIND)
         if known is None or known[0] is not there or known[1] != version:
-            known = self._objects = there, version, _objects(there)
+            before = {} if known is None else known[2].read
+            known = self._objects = there, version, _objects(there, before)
         return known[2]
 
     def _promised(
@@ -203,28 +217,43 @@ def _add(to: dict[str, int], amounts: Mapping[str, int], sign: int = 1) -> None:
 # ---- objects -------------------------------------------------------------------------------------
 
 
+_Read = Mapping[Key, tuple[ElasticQuota, Limits]]
+
+
 class _Objects(Struct, frozen=True, eq=False):
     """The ElasticQuotas by namespace, and what they guarantee together."""
 
+    read: _Read
     limits: Mapping[Key, Limits]
     minimum: Amounts
 
 
-def _objects(there: Mapping[str, ElasticQuota]) -> _Objects:
-    limits: dict[Key, Limits] = {}
+def _objects(there: Mapping[str, ElasticQuota], before: _Read) -> _Objects:
+    first: dict[Key, ElasticQuota] = {}
     for _, one in sorted(there.items()):
-        own = Limits(amounts_of(one.spec.min), amounts_of(one.spec.max))
-        limits.setdefault(one.metadata.namespace, own)
-    return _Objects(limits, pool_of(limits, {}).minimum)
+        first.setdefault(one.metadata.namespace, one)
+    read = dict[Key, tuple[ElasticQuota, Limits]]()
+    for key, one in first.items():
+        known = before.get(key)
+        read[key] = known if known and known[0] is one else (one, _limits(one))
+    limits = {key: own for key, (_, own) in read.items()}
+    return _Objects(read, limits, pool_of(limits, {}).minimum)
+
+
+def _limits(one: ElasticQuota) -> Limits:
+    return Limits(amounts_of(one.spec.min), amounts_of(one.spec.max))
 
 
 def amounts_of(given: ResourceList | None) -> Amounts:
-    """Quantities in base units; what cannot be read is not there."""
+    """Quantities in base units of MOST_NAMED resources; what cannot be read is not there.
+
+    Nobody is guaranteed less than nothing, which would be taken from what others are.
+    """
     read = {
         name: parse_quantity(str(text)) * scale_of(request_unit(name))
-        for name, text in (given or {}).items()
+        for name, text in islice((given or {}).items(), MOST_NAMED)
     }
-    return {name: amount for name, amount in read.items() if not is_missing(amount)}
+    return {name: max(amount, 0.0) for name, amount in read.items() if not is_missing(amount)}
 
 
 #: The ElasticQuota of a pod's namespace, as `quota.*` and `quota: by pod.namespace` read it.

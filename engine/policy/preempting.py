@@ -43,7 +43,7 @@ from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.framework.trials import Trial
 from engine.plugins.default_preemption import (
-    budgets_of,
+    Budgets,
     gate,
     hopeless_words,
     ineligible,
@@ -90,7 +90,7 @@ class PolicyPreemption:
         elastic = (rule for plan in plans for rule in plan.quotas if rule.core.elastic)
         self._lending = next((Quota(rule, worlds) for rule in elastic), None)
         self._worlds = worlds
-        self._kinds = Kinds()
+        self._kinds, self._budgets = Kinds(), Budgets()
         binds = [rule for plan in self._binders for rule in plan.binds]
         reads = frozenset().union(*(rule.reads for rule in (*self._rules, *binds)))
         own = {read for read in reads if read.startswith("pod.")}
@@ -226,7 +226,7 @@ class PolicyPreemption:
                 snapshot,
                 trial,
                 rows=rows,
-                budgets=budgets_of(snapshot),
+                budgets=self._budgets.of(snapshot),
                 kinds=self._kinds,
             )
             mutual = {one.uid for one in found.victims if self._evicts(one, pod, snapshot, found)}

@@ -35,7 +35,9 @@ _QUEUE_CHANGED: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.UPDATE_OTH
 _PROMISED: Final = ClusterEvent(Resource.NOMINATION, Action.UPDATE_OTHER)
 _MINUTE: Final = 60.0
 _PAUSE: Final = 0.05
-"""Between two answers from objects: many may change at once."""
+_PAUSES: Final = 10
+"""Between two answers from objects: many may change at once. And of the time that one takes, as it
+is about all objects of a kind: one that changes all the time would leave no time for others."""
 _QUEUE_PAUSE: Final = 1.0
 """Between two events of the queue: pods whose rules look at it would keep each other awake."""
 
@@ -189,9 +191,9 @@ class Watching:
             self._minute = minute
             self.cache.expire(self.wiring.clock.time())
         for source in self._news() if now >= self._fed_at + _PAUSE else ():
-            self._fed_at = now
             source.feed()
             self.came()
+            self._fed_at = now + _PAUSES * (self.wiring.clock.monotonic() - now)
         return False
 
     @property

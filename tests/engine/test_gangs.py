@@ -16,10 +16,14 @@ from engine.cli.replay import frameworks_of
 from engine.config import Settings
 from engine.framework.events import Resource
 from engine.framework.runtime import Framework
+from engine.framework.snapshot import NodeColumns
+from engine.framework.trials import Trial
 from engine.objects import from_builtins
 from engine.objects.storage import StorageClass
 from engine.objects.workloads import PodGroup
 from engine.pods.podinfo import make_pod_info
+from engine.policy import gangs
+from engine.policy.accounts import MOST_NAMED
 from engine.queue import SubQueue
 from engine.simulate.journal import Recorder, replay
 from tests.builders import make_node, pod_object
@@ -998,6 +1002,57 @@ async def test_only_room_for_all_that_its_group_asks_for_wakes_a_gang():
     made.handlers.nodes.on_update(after, make_node("n2", cpu="400m"))
     await made.turn()
     assert sorted(made.edge.binds) == [("t-0", "n1"), ("t-1", "n1")]
+
+
+@in_a_loop
+async def test_of_gangs_that_wait_those_are_asked_again_whose_group_changed(monkeypatch):
+    made = world("gang: by pod.group min group.min_member wait 9m reject above 90% missing")
+    handler, asked, real = made.handlers.of(Resource.POD_GROUP), [], gangs._membership
+    for name in ("a", "b", "c"):
+        handler.on_add(pod_group(name, 2))
+        made.comes(name, labels={"scheduling.x-k8s.io/pod-group": name}, cpu="100m")
+        made.comes(f"{name}-large", labels={"scheduling.x-k8s.io/pod-group": name}, cpu="99")
+    await made.turn()
+    assert len(made.scheduler.permits) == 3
+    made.scheduler.gangs.holds.check()
+    monkeypatch.setattr(
+        gangs, "_membership", lambda *about: asked.append(about[2].name) or real(*about)
+    )
+    handler.on_add(pod_group("b", 1))
+    handler.on_add(pod_group("other", 1))
+    made.scheduler.gangs.holds.check()
+    assert asked == ["b"]
+
+
+@in_a_loop
+async def test_of_thousands_of_resources_that_a_group_asks_for_some_are_looked_at(monkeypatch):
+    made = world(COSCHEDULING)
+    asks_for(made, **{f"example.com/r{number}": 1 for number in range(1_000)})
+    asked = []
+    real = NodeColumns.allocatable
+    monkeypatch.setattr(
+        NodeColumns, "allocatable", lambda nodes, name: asked.append(name) or real(nodes, name)
+    )
+    for number in range(2):
+        labelled(made, number, cpu="500m")
+    await made.turn()
+    assert "example.com/r0: 1 asked for, 0 free" in condition(made, "t-0")
+    assert len(set(asked)) <= MOST_NAMED + 1
+
+
+@in_a_loop
+async def test_members_that_no_node_takes_cost_a_plan_no_columns(monkeypatch):
+    made = world()
+    made_of = []
+    real = Trial.amounts
+    monkeypatch.setattr(Trial, "amounts", lambda trial: made_of.append(trial) or real(trial))
+    for number in range(3):
+        names = {f"example.com/r{number}-{one}": "1" for one in range(9)}
+        spec = {"containers": [{"name": "c", "resources": {"requests": names}}]}
+        member(made, "odd", number, spec=spec)
+    await made.turn()
+    assert condition(made, "odd-0").startswith("gang odd: 0 of the 3 members that it needs fit")
+    assert made_of == []
 
 
 @in_a_loop

@@ -13,6 +13,7 @@ from engine.framework.events import Resource
 from engine.objects import Condition, Namespace, from_builtins
 from engine.objects.workloads import ElasticQuota
 from engine.pods.podinfo import CPU
+from engine.policy import accounts
 from engine.queue import SubQueue
 from tests.builders import make_node, pod_object
 from tests.engine.policy.builders import chain
@@ -95,6 +96,38 @@ async def test_bindings_in_flight_never_pass_a_maximum_together():
     placed = [made.placed(name, "default") for name in ("p1", "p2", "p3")]
     assert sum(placed) == 2
     assert placed[1]
+
+
+@in_a_loop
+@pytest.mark.parametrize("least", ["-1", "-1e30", "-9Ei"])
+async def test_nobody_takes_what_others_are_guaranteed_by_less_than_nothing(least):
+    made = Quotas(ELASTIC, a=("2", "4"), odd=(least, least))
+    made.comes("p", namespace="a", cpu="2")
+    made.comes("own", namespace="odd", cpu="1")
+    await settle(made)
+    assert made.placed("p")
+    assert not made.placed("own", "odd")
+    assert "quota of odd: no more cpu: 0 used, 1 asked for, at most 0" in made.words("own")
+    assert "Error" not in made.words("own")
+
+
+@in_a_loop
+async def test_of_thousands_of_resources_that_a_quota_names_some_are_read_once(monkeypatch):
+    made = Quotas(ELASTIC, a=("2", "4"), b=("2", "4"), odd=("1", "1"))
+    read, real = [], accounts.parse_quantity
+    monkeypatch.setattr(accounts, "parse_quantity", lambda text: read.append(text) or real(text))
+    many = {f"example.com/r{number}": 1 for number in range(1_000)}
+    for changes in range(1, 4):
+        meta = {"name": "quota", "namespace": "odd", "annotations": {"a": str(changes)}}
+        odd = from_builtins(ElasticQuota, {"metadata": meta, "spec": {"min": many, "max": many}})
+        made.objects.on_update(made.known["odd"], odd)
+        made.comes(f"p{changes}", namespace="a", cpu="1")
+        await settle(made)
+        assert made.placed(f"p{changes}")
+        assert len(read) == 4 + changes * 2 * accounts.MOST_NAMED
+    book, snapshot = accounts.Book("name", None), made.scheduler.snapshot()
+    _, _, pool = book.standing(None, snapshot, accounts.namespace_of)
+    assert pool.minimum == {CPU: 4000}, "what others name and nobody uses costs nobody"
 
 
 @in_a_loop

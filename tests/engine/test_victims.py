@@ -14,7 +14,9 @@ from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.objects import from_builtins
 from engine.objects.workloads import PodDisruptionBudget
+from engine.plugins import default_preemption
 from engine.plugins.default_preemption import DefaultPreemption, best_of
+from engine.pods.selectors import Selector
 from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.effort import examples
 from tests.engine.plugins.volumes.builders import attachment, claim, csi_node, csi_volume
@@ -83,6 +85,115 @@ def budget(number, labels, allowed, gone):
             "status": {"disruptionsAllowed": allowed, "disruptedPods": dict.fromkeys(gone)},
         },
     )
+
+
+def pdb(name, selector, namespace="default", allowed=0):
+    return from_builtins(
+        PodDisruptionBudget,
+        {
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"selector": selector},
+            "status": {"disruptionsAllowed": allowed},
+        },
+    )
+
+
+def full(cache, node, **labels):
+    """A node with a pod for each of the namespaces named."""
+    cache.add_node(make_node(node, cpu="3"))
+    for namespace, own in labels.items():
+        cache.add_pod(make_pod(node, node=node, namespace=namespace, cpu="1", labels=own), node)
+
+
+def planned(cache, preemption):
+    snapshot, new = cache.snapshot(0.0), make_pod("new", cpu="3", priority=9)
+    trial = Framework(Profile("berth", default_plugins())).trial(new, snapshot)
+    return preemption.plan(new, snapshot, np.flatnonzero(snapshot.nodes.present), trial)
+
+
+def counting(monkeypatch, of, name):
+    """How often something is called from now on."""
+    real, calls = getattr(of, name), []
+
+    def counted(*args):
+        calls.append(args)
+        return real(*args)
+
+    monkeypatch.setattr(of, name, counted)
+    return calls
+
+
+def test_budgets_of_a_namespace_cost_its_own_pods_and_no_more_than_some(monkeypatch):
+    cache = Cache()
+    for number in range(20):
+        full(cache, f"n{number}", many={"own": f"{number}", "app": "m"}, a={"app": "a"})
+    for number in range(1_000):
+        odd = [{"key": f"k{number}", "operator": "DoesNotExist"}] * 3
+        said = {"matchLabels": {"app": "m"}, "matchExpressions": odd}
+        cache.set_object(pdb(f"b{number}", said, "many"))
+        cache.set_object(pdb(f"c{number}", {"matchLabels": {"app": f"{number}"}}, "a"))
+    cache.set_object(pdb("last", {"matchLabels": {"app": "a"}}, "a"))
+    preemption, asked = DefaultPreemption(), counting(monkeypatch, Selector, "matches")
+    read = counting(monkeypatch, default_preemption, "what_it_selects")
+    looked_at = counting(monkeypatch, type(cache.pods), "pod")
+    assert planned(cache, preemption).violations.tolist() == [2] * 20
+    assert len(asked) == 20 * 8 + 1, (
+        "the first eight of its budgets for each kind, the one that names it"
+    )
+    assert len(read) == 2_001
+    assert len(looked_at) < 20 * 4, "none of those that one budget selects"
+    cache.set_object(pdb("b7", {"matchLabels": {"app": "other"}}, "many"))
+    planned(cache, preemption)
+    assert len(read) == 2_002
+    never = [{"key": "app", "operator": "In", "values": ["m"]}]
+    never += [{"key": "own", "operator": "NotIn", "values": [f"{one}"]} for one in range(20)]
+    for number in range(1_000):
+        cache.set_object(pdb(f"b{number}", {"matchExpressions": never}, "many"))
+    asked.clear()
+    planned(cache, preemption)
+    assert len(asked) <= 20 * 12 + 1
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(
+    pods=st.lists(
+        st.tuples(st.sampled_from(NODES), st.sampled_from("ab"), st.sampled_from("xy")), max_size=9
+    ),
+    budgets=st.lists(
+        st.tuples(
+            st.sampled_from([{"a": "a"}, {"x": "x"}, {"x": "y"}, {"a": "a", "x": "x"}, {}]),
+            st.integers(0, 2),
+            st.sampled_from([[], ["p1"], ["p0", "p3"]]),
+        ),
+        max_size=5,
+    ),
+)
+def test_whom_budgets_protect_is_as_told_one_by_one(pods, budgets):
+    """Source: kubernetes framework/preemption/util.go, FilterVictimsWithPDBViolation."""
+    cache = Cache()
+    for name in NODES:
+        cache.add_node(make_node(name, cpu="3"))
+    for number, (node, a, x) in enumerate(pods):
+        cache.add_pod(make_pod(f"p{number}", node=node, labels={"a": a, "x": x}), node)
+    for number, one in enumerate(budgets):
+        cache.set_object(budget(number, *one))
+    plans = planned(cache, DefaultPreemption())
+    found = {
+        plans.snapshot.pods.pod(plans.table[at]).name
+        for at in zip(*np.nonzero(plans.protected), strict=True)
+    }
+    expected = set()
+    for node in NODES:
+        left = [allowed for _, allowed, _ in budgets]
+        for number, (place, a, x) in enumerate(pods):
+            name, has = f"p{number}", {"a": a, "x": x}.items()
+            for at, (labels, _, gone) in enumerate(budgets) if place == node else ():
+                if labels and labels.items() <= has and name not in gone:
+                    left[at] -= 1
+                    if left[at] < 0:
+                        expected.add(name)
+                        break
+    assert found == expected
 
 
 def storage(cache, limits):

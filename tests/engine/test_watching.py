@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from engine.app import signal_spec
 from engine.cache.beside import FINISHED, HEARTBEATS, NOMINATED, PREVIOUS, QUEUE, TIMES
 from engine.cli import main as berth_main
-from engine.clock import SystemClock
+from engine.clock import ManualClock, SystemClock
 from engine.framework.snapshot import QueueTimes
 from engine.kube.errors import NotFound, StatusError
 from engine.kube.session import Response
@@ -223,6 +223,32 @@ def test_while_an_edit_waits_for_another_field_those_in_force_stay_as_they_are(m
     assert watching.want(Needs(fields=fields)) == ("g/ps",)
     made[0].on_add(from_builtins(struct_of({"a", "b"}), one))
     assert watching.due is None, "half a list is not all that there is"
+
+
+def test_objects_that_change_all_the_time_take_a_tenth_of_the_time(monkeypatch):
+    store, cache = stored(SignalSpec("m", "g/ps#a", source="object", by=("name",)))
+    clock = ManualClock()
+
+    class Slow(ObjectSource):
+        def awaited(self):
+            return ""
+
+        def feed(self):
+            clock.advance(3.0)
+
+    monkeypatch.setattr("engine.watching.watching.ObjectSource", Slow)
+    nothing = lambda: None  # noqa: E731
+    around = cache, None, store, nothing, nothing, lambda work: work.close()
+    wiring = Wiring(clock, Telemetry())
+    watching = Watching(None, wiring, *around, pods=None, sharing=PodSharing())
+    watching.want(Needs(fields=frozenset({Field("g/ps", "a")})))
+    [[source, _]] = watching._running.values()
+    source.news = True
+    watching.step(0.0)
+    assert clock.monotonic() == 3.0
+    assert watching.due == pytest.approx(30.05)
+    watching.step(0.0)
+    assert clock.monotonic() == 3.0, "nobody is told before that"
 
 
 def test_secrets_are_not_read():

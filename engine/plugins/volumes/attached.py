@@ -26,15 +26,15 @@ from engine.plugins.volumes.claims import (
     CLASSES,
     FIRST_CONSUMER,
     VOLUMES,
+    all_claims,
+    are_too_many,
     claim_name,
-    claim_names,
     claim_of,
     class_of,
     find_claim,
     find_class,
     find_volume,
     is_new,
-    named_claims,
     not_found,
     strangers,
 )
@@ -125,6 +125,8 @@ def _alike(pod: PodInfo, snapshot: Snapshot) -> Alike | None:
         spec = msgspec.structs.replace(claim.spec, storage_class_name=class_of(claim))
         claims[key] = PersistentVolumeClaim(spec=spec)
         said.append((spec, of_class.provisioner, of_class.allowed_topologies))
+    if are_too_many([*claims.values()]):
+        return None
     return Alike(Passing(map(msgspec.msgpack.encode, said)), tuple(claims.values()))
 
 
@@ -326,6 +328,8 @@ class NodeVolumes:
         self._errors: dict[int, str] = {}
         self._rows: dict[str, set[int]] = {}
         """By mark; one without rows is not there."""
+        self._said: dict[str, object] = {}
+        """What claims that pods name said when they changed last, by the mark of their use."""
 
     def _renew(self, snapshot: Snapshot) -> None:
         at = snapshot.generation, snapshot.objects_version(*KINDS)
@@ -377,7 +381,19 @@ class NodeVolumes:
             for key in keys:
                 stale |= self._rows.get(f"{kind} {key}", set())
                 stale.add(_node_row(snapshot, kind, key))
+                if kind == CLAIMS and not self._is_the_same(snapshot, key):
+                    stale |= self._rows.get(f"{_USED} {key}", set())
         return stale.union(changed[0].tolist()) - {-1}
+
+    def _is_the_same(self, snapshot: Snapshot, key: str) -> bool:
+        """Whether the claim says what it said at its last change: it may be used on all nodes."""
+        mark, claim = f"{_USED} {key}", snapshot.objects(CLAIMS).get(key)
+        volume = claim and find_volume(snapshot, claim.spec.volume_name)
+        said = claim and (claim.spec.volume_name, volume is None and class_of(claim))
+        same = mark in self._said and self._said[mark] == said
+        if mark in self._rows:
+            self._said[mark] = said
+        return same
 
     def _replace(
         self, snapshot: Snapshot, row: int, pods: Sequence[PodInfo], *, stale: bool
@@ -393,6 +409,7 @@ class NodeVolumes:
             rows.discard(row)
             if not rows:
                 del self._rows[mark]
+                self._said.pop(mark, None)
         for mark in new.marks - old.marks:
             self._rows.setdefault(mark, set()).add(row)
         for driver in {*old.counts, *new.counts} & self._counts.keys():
@@ -406,11 +423,7 @@ class NodeVolumes:
 
 
 def _fill(
-    found: OnNode,
-    snapshot: Snapshot,
-    row: int,
-    pods: Iterable[PodInfo],
-    known: Mapping[str, _Read],
+    found: OnNode, snapshot: Snapshot, row: int, pods: Iterable[PodInfo], known: Mapping[str, _Read]
 ) -> None:
     """What these pods, of which some are known, and the attachments of the node have there."""
     attached = Attached()
@@ -429,10 +442,11 @@ def _fill(
 
 def _read(pod: Pod, snapshot: Snapshot, *, migrating: bool) -> _Read:
     space = pod.metadata.namespace
-    marks = [f"{_USED} {space}/{name}" for name in named_claims(pod)]
-    for name in claim_names(pod):
+    marks = []
+    for volume, name in all_claims(pod):
         claim = find_claim(snapshot, space, name)
-        marks.append(f"{CLAIMS} {space}/{name}")
+        # Of one that was made for it the pod reads more: whose it is.
+        marks.append(f"{_USED if volume.ephemeral is None else CLAIMS} {space}/{name}")
         if claim is not None:
             marks.append(f"{VOLUMES} {claim.spec.volume_name}")
     try:

@@ -48,9 +48,11 @@ from engine.plugins.volumes.claims import (
     BOUND_BY_CONTROLLER,
     CLAIMS,
     LOST,
+    MOST_SOUGHT,
     SELECTED_NODE,
     VOLUMES,
     all_claims,
+    are_too_many,
     claim_names,
     find_claim,
     find_volume,
@@ -67,6 +69,11 @@ from engine.plugins.volumes.topology import Reach
 from engine.pods.podinfo import PodInfo
 
 UNBOUND: Final = unresolvable("pod has unbound immediate PersistentVolumeClaims")
+MOST_CLAIMS: Final = 256
+TOO_MANY: Final = unresolvable(
+    f"pod has more than {MOST_CLAIMS} PersistentVolumeClaims, or more than {MOST_SOUGHT} unbound"
+    " ones and requirements of their selectors"
+)
 _NO_VOLUMES: Final = PreScoreResult(causes=Cause(0), shared="no volumes")
 _NONE: Final = Wanted((), ())
 
@@ -208,6 +215,8 @@ def _wanted(pod: PodInfo, snapshot: Snapshot) -> Wanted | Status:
             return Status(Code.ERROR, (str(wrong),))
     if unbound:
         return UNBOUND
+    if len(bound) > MOST_CLAIMS or are_too_many(delayed):
+        return TOO_MANY
     return Wanted(tuple(bound), tuple(delayed)) if bound or delayed else _NONE
 
 

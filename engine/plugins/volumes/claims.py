@@ -7,7 +7,7 @@ Source: k8s.io/component-helpers storage/ephemeral and storage/volume (pv_helper
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from engine.framework.events import HintFn
@@ -28,6 +28,8 @@ _BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 FIRST_CONSUMER: Final = "WaitForFirstConsumer"
 ALONE: Final = "ReadWriteOncePod"
 LOST: Final = "Lost"
+MOST_SOUGHT: Final = 128
+"""Claims of a pod for which volumes are looked for, and what their selectors ask of volumes."""
 
 
 def claim_name(pod: Pod, volume: Volume) -> str | None:
@@ -39,11 +41,7 @@ def claim_name(pod: Pod, volume: Volume) -> str | None:
 
 def named_claims(pod: Pod) -> list[str]:
     """The claims that the pod names itself, in order; not those made for it."""
-    return [
-        volume.persistent_volume_claim.claim_name
-        for volume in pod.spec.volumes or ()
-        if volume.persistent_volume_claim is not None
-    ]
+    return [name for volume, name in all_claims(pod) if volume.persistent_volume_claim is not None]
 
 
 def claim_names(pod: Pod) -> list[str]:
@@ -120,6 +118,15 @@ def is_new(claim: PersistentVolumeClaim) -> bool:
     usable = claim.status.phase != LOST and meta.deletion_timestamp is None
     nowhere = not spec.volume_name and SELECTED_NODE not in (meta.annotations or {})
     return usable and nowhere and ALONE not in (spec.access_modes or ())
+
+
+def are_too_many(claims: Sequence[PersistentVolumeClaim]) -> bool:
+    """Whether these of a pod, for which volumes are looked for, ask for more than MOST_SOUGHT."""
+    asked = len(claims)
+    for selector in [one.spec.selector for one in claims if one.spec.selector is not None]:
+        each = selector.match_expressions or ()
+        asked += len(selector.match_labels or ()) + sum(1 + len(one.values or ()) for one in each)
+    return asked > MOST_SOUGHT
 
 
 def is_bound(claim: PersistentVolumeClaim) -> bool:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from engine.framework.interface import Scores, StatusGroups
 from engine.framework.snapshot import BoolColumn, IntColumn, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable
-from engine.objects import Node, ObjectMeta, Quantity, ResourceList
+from engine.objects import Quantity, ResourceList
 from engine.objects.storage import (
     CSIStorageCapacity,
     PersistentVolume,
@@ -44,6 +44,7 @@ from engine.plugins.volumes.csi_nodes import CSI_NODES, CsiNodes
 from engine.plugins.volumes.migration import csi_affinity, migration_of
 from engine.plugins.volumes.pools import NONE, Chosen, Described, Pools
 from engine.plugins.volumes.topology import Reach
+from engine.pods.selectors import EVERYTHING, what_it_selects
 from engine.quantity import Amount, parse
 
 NODE_CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
@@ -282,7 +283,7 @@ class _Search:
         of_class = class_of(claim)
         pool = self._storage.volumes.of(self._snapshot, of_class)
         before = self._chosen.setdefault(of_class, [])
-        found = pool.first(_request(claim).nano, _suits(claim), self._reach, before)
+        found = pool.first(_request(claim).nano, _suits(claim), self._reach, before, free)
         found[~free] = NONE
         before.append(found)
         if not own:
@@ -355,12 +356,12 @@ def _traits(volume: PersistentVolume) -> _Traits:
 def _suits(claim: PersistentVolumeClaim) -> Callable[[_Traits], bool]:
     """Whether a volume of these traits that is meant for nobody is good enough for the claim."""
     modes, kind = set(claim.spec.access_modes or ()), _kind_of(claim.spec)
-    selector = None if claim.spec.selector is None else topology.of_labels(claim.spec.selector)
+    asked = claim.spec.selector
+    selector = EVERYTHING if asked is None else what_it_selects(asked)
 
     def suits(traits: _Traits) -> bool:
-        if not modes <= traits[0] or kind != traits[1]:
-            return False
-        return selector is None or selector.matches(Node(ObjectMeta(labels=dict(traits[2]))))
+        suit = modes <= traits[0] and kind == traits[1]
+        return suit and (selector.empty or selector.matches(dict(traits[2])))
 
     return suits
 

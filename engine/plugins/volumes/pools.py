@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.snapshot import Cause, CodeColumn, Dictionary, Snapshot
+from engine.framework.snapshot import BoolColumn, Cause, CodeColumn, Dictionary, Snapshot
 from engine.plugins.node_selector import Selector
 from engine.plugins.volumes.topology import Reach
 
@@ -91,15 +91,22 @@ class Pool(Generic[T]):
         return number if number >= 0 and self._there[number] else NONE
 
     def first(
-        self, least: int, suits: Callable[[Any], bool], reach: Reach, avoid: Sequence[Chosen] = ()
+        self,
+        least: int,
+        suits: Callable[[Any], bool],
+        reach: Reach,
+        avoid: Sequence[Chosen] = (),
+        where: BoolColumn | slice = slice(None),
     ) -> Chosen:
         """(n,) the number of the first that reaches a row, but for what `avoid` has there.
 
-        Of those not below `least` in order, whose traits suit.
+        Of those not below `least` in order, whose traits suit. What it says of other rows than
+        `where` is nothing.
         """
         good = np.array([suits(traits) for traits in self._traits], dtype=np.bool_)
         of = self._there & good[self._trait_of]
         of[: bisect_left(self.each, least, key=lambda one: one.order)] = False
+        avoid = [other for other in avoid if not _drop(of, other[where])]
         following = np.full(len(of), _FAR, dtype=np.intp)
         lanes = []
         for key, (numbers, values) in self._named.items():
@@ -121,7 +128,7 @@ class Pool(Generic[T]):
             clash = np.zeros(reach.size, dtype=np.bool_)
             for other in avoid:
                 clash |= found == other
-            if not clash.any():
+            if not clash[where].any():
                 return np.where(found == _FAR, NONE, found)
             for lane in lanes:
                 hit = clash & (lane == found)
@@ -151,6 +158,14 @@ class Pool(Generic[T]):
 
     def _trait(self, traits: Hashable) -> int:
         return self._traits.setdefault(traits, len(self._traits))
+
+
+def _drop(of: BoolColumn, taken: Chosen) -> bool:
+    """Takes what all rows have out of those that are to be had; False: they differ."""
+    same = bool(len(taken) and taken[0] >= 0 and (taken == taken[0]).all())
+    if same:
+        of[taken[0]] = False
+    return same
 
 
 def _by_value(numbers: Chosen, values: CodeColumn, codes: CodeColumn, following: Chosen) -> Chosen:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from engine.cache.pods import PodTable
 from engine.cycle import decide
@@ -12,12 +13,21 @@ from engine.framework.events import QueueingHint
 from engine.framework.filling import Filling
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
-from engine.objects import Namespace, NodeSelector, ObjectMeta, from_builtins
+from engine.framework.snapshot import NodeColumns
+from engine.objects import Namespace, NodeSelector, ObjectMeta, OwnerReference, from_builtins
+from engine.objects.workloads import ReplicaSet
 from engine.plugins import node_selector, taint_toleration
 from engine.plugins.node_affinity import NodeAffinityPlugin
-from engine.plugins.node_selector import eligibility_key, eligible, parse_selector
+from engine.plugins.node_resources_fit import MOST_UNKNOWN
+from engine.plugins.node_selector import (
+    MOST_REQUIREMENTS,
+    eligibility_key,
+    eligible,
+    parse_selector,
+)
+from engine.plugins.spread_constraints import default_selector
 from engine.plugins.taint_toleration import TaintToleration
-from engine.pods.podinfo import PodInfo
+from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.pods.selectors import Selector
 from tests.builders import Cache, default_plugins, make_node, make_pod
 
@@ -45,6 +55,36 @@ def cache() -> Cache:
         zone = {"zone": f"z{i % 3}"} if i % 4 else {}
         cache.add_node(make_node(f"n{i}", labels={"cores": str(i), **zone}))
     return cache
+
+
+def test_of_thousands_of_resources_that_no_node_has_some_say_no(cache, monkeypatch) -> None:
+    asked, real = set(), NodeColumns.allocatable
+    monkeypatch.setattr(
+        NodeColumns, "allocatable", lambda nodes, name: asked.add(name) or real(nodes, name)
+    )
+    framework = Framework(Profile("berth", default_plugins()))
+    names = {f"example.com/r{number}": "1" for number in range(1_000)}
+    pod = make_pod("p", spec={"containers": [{"resources": {"requests": names}}]})
+    error = decide(pod, cache.snapshot(0.0), framework).fit_error
+    assert error is not None
+    assert "8 Insufficient example.com/r0" in error.message()
+    assert len(asked) <= MOST_UNKNOWN + 8
+    for number in range(2):  # what a node has is looked at, however much that is
+        cache.add_node(make_node(f"n{number}", **dict(list(names.items())[number:])))
+    assert decide(pod, cache.snapshot(0.0), framework).node == "n0"
+
+
+def test_an_owner_that_selects_by_thousands_of_requirements_spreads_no_pods(cache) -> None:
+    for count, spreads in ((MOST_REQUIREMENTS, True), (MOST_REQUIREMENTS + 1, False)):
+        odd = [expression(f"k{number}", "DoesNotExist") for number in range(count)]
+        meta = {"name": "rs", "namespace": "default"}
+        owner = {"metadata": meta, "spec": {"selector": {"matchExpressions": odd}}}
+        cache.set_object(from_builtins(ReplicaSet, owner))
+        pod = make_pod("p").pod
+        by = [OwnerReference("apps/v1", "ReplicaSet", "rs", controller=True)]
+        own = structs.replace(pod, metadata=structs.replace(pod.metadata, owner_references=by))
+        selected = default_selector(make_pod_info(own), cache.snapshot(0.0))
+        assert selected.empty is not spreads
 
 
 def test_terms_that_say_the_same_are_asked_once(cache: Cache, monkeypatch) -> None:

@@ -47,8 +47,10 @@ def claim(
         "volumeName": volume,
         "accessModes": [more.pop("mode", "ReadWriteOnce")],
         "resources": {"requests": {"storage": size}},
+        "selector": more.pop("selector", None),
     }
-    meta = {"namespace": "default", "annotations": annotations}
+    owners = more.pop("owners", None)
+    meta = {"namespace": "default", "annotations": annotations, "ownerReferences": owners}
     item: PersistentVolumeClaim = put(
         cache, PersistentVolumeClaim, name, metadata=meta, spec=spec, **more
     )

@@ -20,9 +20,10 @@ from tests.effort import examples
 from tests.engine.plugins.volumes import builders as make
 
 NODES = st.sampled_from(["n1", "n2", "n3"])
-PODS = {"p1": ["c1"], "p2": ["c1", "c2"], "p3": ["c3"], "disk": [], "p4": ["c2"]}
+PODS = {"p1": ["c1"], "p2": ["c1", "c2"], "p3": ["c3"], "disk": [], "p4": ["c2"], "own": ["c1"]}
+MORE = {"disk": {"disk": {"gcePersistentDisk": {"pdName": "d"}}}, "own": {"v": {"ephemeral": {}}}}
 NAMES = st.sampled_from(sorted(PODS))
-CLAIMS = st.sampled_from(["c1", "c2", "c3"])
+CLAIMS = st.sampled_from(["c1", "c2", "c3", "own-v"])
 VOLUMES = st.sampled_from(["v1", "v2"])
 HANDLES = st.sampled_from(["h1", "h2", "h3"])
 
@@ -36,8 +37,7 @@ class NodeVolumesMachine(RuleBasedStateMachine):
 
     @rule(name=NAMES, node=NODES)
     def pod_comes(self, name, node):
-        disks = {"disk": {"gcePersistentDisk": {"pdName": "d"}}} if name == "disk" else {}
-        self.cache.add_pod(make.pod(name, *PODS[name], node=node, **disks), node)
+        self.cache.add_pod(make.pod(name, *PODS[name], node=node, **MORE.get(name, {})), node)
 
     @rule(name=NAMES)
     def pod_goes(self, name):
@@ -50,10 +50,17 @@ class NodeVolumesMachine(RuleBasedStateMachine):
         else:
             self.cache.remove_node(name)
 
-    @rule(name=CLAIMS, volume=st.sampled_from(["", "v1", "v2"]), there=st.booleans())
-    def claim_changes(self, name, volume, there):
+    @rule(
+        name=CLAIMS,
+        volume=st.sampled_from(["", "v1", "v2"]),
+        of=st.sampled_from(["late", "now", "none"]),
+        owner=st.sampled_from(["own", "p1"]),
+        there=st.booleans(),
+    )
+    def claim_changes(self, name, volume, of, owner, there):
         if there:
-            make.claim(self.cache, name, volume=volume)
+            owners = [{"uid": f"uid-default-{owner}", "controller": True}]
+            make.claim(self.cache, name, of=of, volume=volume, owners=owners)
         else:
             self.cache.remove_object(PersistentVolumeClaim.__name__, f"default/{name}")
 
@@ -100,7 +107,8 @@ class NodeVolumesMachine(RuleBasedStateMachine):
         for handle in ("csi.x/h1", "csi.x/h2", "csi.x/\0default/c1"):
             kept, new = (one.rows_with(snapshot, handle) for one in (self.kept, fresh))
             assert kept.tolist() == new.tolist()
-        for claim in ("default/c1", "default/c2", "default/c3"):
+        assert self.kept.errors(snapshot) == fresh.errors(snapshot)
+        for claim in ("default/c1", "default/c2", "default/c3", "default/own-v"):
             assert self.kept.is_used(snapshot, claim) == fresh.is_used(snapshot, claim)
 
     def told(self, column):
@@ -159,6 +167,23 @@ def test_a_pod_that_comes_has_no_other_of_its_node_read_again(monkeypatch) -> No
         cache.add_pod(make.pod(f"p{number}", f"c{number}", node="n1"), "n1")
         assert kept.count(cache.snapshot(0.0), "csi.x").tolist() == [number + 1]
     assert len(read) == 20
+
+
+def test_a_claim_that_says_the_same_has_no_pod_read_again(monkeypatch) -> None:
+    cache, kept, read = make.cluster("n1", "n2"), NodeVolumes(CsiNodes()), []
+    make.csi_volume(cache, "v1", "h1", "c1")
+    for name in ("n1", "n2"):
+        cache.add_pod(make.pod(name, "c1", node=name), name)
+    real = attached._read
+    monkeypatch.setattr(
+        attached, "_read", lambda pod, *more, **of: read.append(pod) or real(pod, *more, **of)
+    )
+    for number in range(5):
+        make.claim(cache, "c1", volume="v1", annotations={"note": str(number)}, version=number)
+        assert kept.count(cache.snapshot(0.0), "csi.x").tolist() == [1, 1]
+    assert len(read) <= 4, "as they came, and once more at most"
+    make.claim(cache, "c1", of="none")
+    assert kept.count(cache.snapshot(0.0), "csi.x").tolist() == [0, 0]
 
 
 def test_columns_of_drivers_are_few(monkeypatch) -> None:

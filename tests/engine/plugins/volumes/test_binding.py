@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
+import numpy as np
 import pytest
 
 from engine.config import ProfileDocument
@@ -161,6 +163,46 @@ def test_two_claims_of_a_pod_get_two_volumes_of_its_node() -> None:
     # On n1 one of them would have to be made, which its class allows: no volume there is too much.
     assert {effect.key for effect in reserved} <= {"v0", "default/b", "v1", "v2"}
     assert len(reserved) == 2
+
+
+def steps(claims: int) -> int:
+    """How often nodes are asked for their first volume, of a pod whose claims any one suits."""
+    cache, calls = make.cluster("n1", "n2"), 0
+    for number in range(claims):
+        make.volume(cache, f"v{number}")
+        make.claim(cache, f"c{number}", size=f"{number + 1}Mi")
+
+    def counted(_frame: object, event: str, of: Any) -> None:
+        nonlocal calls
+        calls += event == "c_call" and getattr(of, "__self__", None) is np.minimum
+
+    before = sys.getprofile()
+    sys.setprofile(counted)
+    try:
+        act(cache, make.pod("p", *[f"c{number}" for number in range(claims)]))
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def test_claims_that_any_volume_suits_cost_a_look_each() -> None:
+    assert steps(60) < 2.5 * steps(30)
+
+
+def test_a_pod_of_many_claims_or_requirements_of_theirs_waits_and_is_told_so() -> None:
+    cache = make.cluster("n1")
+    for number in range(257):
+        make.claim(cache, f"c{number}")
+        make.volume(cache, f"v{number}", spec={"csi": {"driver": "csi.x"}})
+        make.claim(cache, f"b{number}", volume=f"v{number}")
+    odd = [{"key": f"k{number}", "operator": "DoesNotExist"} for number in range(128)]
+    make.claim(cache, "odd", selector={"matchExpressions": odd})
+    words = "pod has more than 256 PersistentVolumeClaims, or more than 128 unbound ones"
+    for kind, most in (("c", 128), ("b", 256)):
+        names = [f"{kind}{number}" for number in range(most + 1)]
+        assert why(cache, make.pod("fits", *names[:-1])) == ""
+        assert words in why(cache, make.pod("many", *names))
+    assert words in why(cache, make.pod("odd", "odd"))
 
 
 # ---- volumes that are made ---------------------------------------------------------------------
