@@ -28,9 +28,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from engine.basis import Basis
 from engine.choice import Chosen, Refused
-from engine.collective.packing import Found, Steps
+from engine.collective.packing import NOWHERE, Found, Steps
 from engine.display import but_digits
 from engine.eventhandlers import POD_FREED, on_node
 from engine.evictions import Evictions
@@ -39,7 +41,7 @@ from engine.framework.gang import Membership
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import CodeColumn, Snapshot
 from engine.gangs.holds import Holds
-from engine.gangs.rescue import Domain, Rescuers
+from engine.gangs.rescue import MOST_DOMAINS, Domain, Rescuers
 from engine.gangs.slices import Absent, OutdatedError, Unpromised, in_slices
 from engine.gangs.turn import Hold, Turn, rank_of
 from engine.notices import said
@@ -235,22 +237,27 @@ class Gangs:
     def _by_itself(self, turn: Turn, *, shares: bool) -> Steps[None]:
         """Members go where each likes best, or else where a plan has them, if enough do.
 
-        Where others were decided about meanwhile, the second plan is made without them.
+        Where others were decided about meanwhile, the second plan is made without them. What a plan
+        does not know (volumes, permits) may refuse them in one domain and not in another.
         """
         if turn.gang.domain is None:
             yield from self._place(turn, None)
             turn.most = max(turn.most, turn.reserved + len(turn.chosen))
-        for alone in (not shares, True):
+        refusing = set[str]()
+        for alone in (not shares, *[True] * MOST_DOMAINS):
             if turn.started:
                 break
             self._give_back(turn)
             self.shares = not alone and self._next is None
-            found = yield from self._plan(turn)
+            found = yield from self._plan(turn, refusing)
             self.shares = False
             if found is not None and len(found) < turn.wanted:
                 break
             if found is not None:
                 yield from self._place_as(turn, found)
+            if alone and (found is None or turn.gang.domain is None):
+                break
+            refusing |= set(found.values()) if alone and found else set()
 
     def _place(self, turn: Turn, nodes: Mapping[str, str] | None) -> Steps[None]:
         """Each member gets a node, by a cycle of its own; with `nodes`, that one and no other."""
@@ -304,15 +311,18 @@ class Gangs:
         fit = len(turn.chosen) + sum(one.status is not None for one in turn.refused)
         turn.most = max(turn.most, turn.reserved + fit)
 
-    def _plan(self, turn: Turn) -> Steps[Mapping[str, str] | None]:
-        """UID -> node where they fit together, be it too few; None if nodes went meanwhile."""
+    def _plan(self, turn: Turn, refusing: Collection[str] = ()) -> Steps[Mapping[str, str] | None]:
+        """UID -> node where they fit together, be it too few; None if nodes went meanwhile.
+
+        In no domain of the nodes that are `refusing`.
+        """
         pods = [one.pod for one in turn.members if self._waits(one)]
         if not pods:  # they all went between two steps
             return {}
         of = self.basis.framework_of
         rehearsal = Rehearsal(pods, self._cache, self.basis.snapshot, of)
         try:
-            domains = self._domains(pods)
+            domains = self._domains(pods, refusing)
             snapshot, fullest = self.basis.snapshot, turn.gang.fullest
             steps = plan(pods, turn.wanted, snapshot, rehearsal, of, domains, fullest=fullest)
             found = yield from self._in_slices(
@@ -341,13 +351,20 @@ class Gangs:
 
         return (yield from in_slices(steps, self._clock, *thought, holds=holds))
 
-    def _domains(self, pods: Sequence[PodInfo]) -> tuple[CodeColumn, Sequence[int]] | None:
+    def _domains(
+        self, pods: Sequence[PodInfo], refusing: Collection[str] = ()
+    ) -> tuple[CodeColumn, Sequence[int]] | None:
         """As they are now: nodes may have come since the gang's turn began."""
         snapshot = self.basis.snapshot()
         found = self.basis.framework_of(pods[0]).gang(pods[0], snapshot) if pods else None
         if found is None or found[1].domain is None:
             return None
-        return found[1].domain, snapshot.pods.node[list(found[1].mates())].tolist()
+        column = found[1].domain
+        column = np.where(np.isin(column, column[self._rows(refusing)]), NOWHERE, column)
+        return column, snapshot.pods.node[list(found[1].mates())].tolist()
+
+    def _rows(self, nodes: Collection[str]) -> list[int]:
+        return [row for node in nodes if (row := self._cache.nodes.row(node)) >= 0]
 
     def _instead_of_younger(self, turn: Turn) -> Steps[None]:
         """Takes the nodes of younger gangs that only hold them, if the gang can start with them."""
@@ -411,8 +428,7 @@ class Gangs:
         if domains is None:
             return [None]
         column, homes = domains
-        promised = [self._cache.nodes.row(node) for node in turn.promised.values()]
-        known = [*homes, *[row for row in promised if row >= 0]]
+        known = [*homes, *self._rows(turn.promised.values())]
         snapshot, of = self.basis.snapshot, self.basis.framework_of
         steps = emptiest(pods, snapshot, of, column, known)
         unpromised = Unpromised(self._cache, [one.uid for one in pods])
