@@ -190,7 +190,7 @@ def _cheapest(each: Sequence[Rescue], snapshot: Snapshot) -> Rescue:
 def _outcome(results: Sequence[PostFilterResult]) -> dict[str, float]:
     """What evicting all of them comes to; see `search.outcomes_of`."""
     victims = {one.pod.uid: one.pod for result in results for one in result.evictions}
-    top = max(one.priority for one in victims.values())
+    top = max((one.priority for one in victims.values()), default=-math.inf)
     starts = [started_at(one) for one in victims.values() if one.priority == top]
     return {
         "victims.pdb_violations": float(sum(result.violations for result in results)),
