@@ -458,6 +458,7 @@ class Gangs:
         words = gang.why_waiting(there)
         if left:
             words += f"; {_named(left)} missing"
+        self._break_promises(turn)
         self.holds.hold(turn, f"{words} ({gang.place})")
         self._refuse_others(turn, words)
 
@@ -495,16 +496,20 @@ class Gangs:
             words += f"; {named} refused" if fits else f"; no room for {named}"
         if turn.cut_short:
             words += "; not all ways were tried, there are too many"
-        if not turn.keeps_promises:  # it claims no node any longer
-            for uid in turn.promised:
-                self._cache.withdraw(uid)
-            turn.broken = frozenset(turn.promised)
-            turn.promised.clear()
+        self._break_promises(turn)
         if turn.reserved < gang.minimum:
             self.holds.failed(gang)
         else:
             words = f"{gang.title}: no room for more members in its {gang.within}"
         self._refuse_others(turn, f"{words} ({gang.place})")
+
+    def _break_promises(self, turn: Turn) -> None:
+        """It claims no node any longer, but where victims are going."""
+        if not turn.keeps_promises:
+            for uid in turn.promised:
+                self._cache.withdraw(uid)
+            turn.broken = frozenset(turn.promised)
+            turn.promised.clear()
 
     def _plugins(self, turn: Turn) -> frozenset[str]:
         """Whose events may help a gang that does not fit: of all who had no way for any member.

@@ -1110,3 +1110,18 @@ async def test_a_gang_that_lost_a_member_for_good_claims_no_node_any_longer():
     made.comes("other", cpu="4")
     await settle(made)
     assert made.assigned("other") == ("n1", True)
+
+
+@in_a_loop
+async def test_a_gang_that_waits_claims_no_node_for_who_is_missing():
+    made = world(f"{GANG} wait 60s reject above 40% missing")
+    low = made.comes("low", cpu="1500m", node="n3")
+    await gang(made, "a", 3, priority=5)
+    await settle(made)
+    assert made.edge.evictions == ["low"]
+    made.comes("other", cpu="1500m", node="n3", priority=9)
+    deleted(made, low)
+    made.clock.advance(11.0)
+    await made.turn()
+    assert len(made.cache.assigned()) == 3, "the other one, and two that wait"
+    assert len(made.cache.nominations) == 0
