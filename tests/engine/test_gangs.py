@@ -409,6 +409,22 @@ async def test_a_gang_takes_the_place_of_a_pod_that_is_being_bound():
     assert sorted(made.edge.binds)[:2] == [("a-0", "n1"), ("a-1", "n2")]
 
 
+@pytest.mark.parametrize("running", [[], [0]])
+@in_a_loop
+async def test_no_member_is_evicted_for_another_one(running):
+    """With a queue that is not sorted by priority the less important one has its node first."""
+    made = world(f"{GANG}\nsort: pod.name", nodes=("n1", "n2")[: 1 + len(running)])
+    for number in running:
+        member(made, "a", number, node="n1")
+    for number in (1, 2):
+        member(made, "a", number, size=2 + len(running), priority=number * 5 + 5 * len(running))
+    await settle(made)
+    assert made.edge.evictions == []
+    assert len(made.cache.assigned()) == len(running)
+    assert all(made.queue.get(f"uid-default-a-{number}") for number in (1, 2))
+    assert len(made.cache.nominations) == 0
+
+
 @in_a_loop
 async def test_while_its_victims_go_nobody_takes_the_room_that_a_gang_has_already():
     made = world()
