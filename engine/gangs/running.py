@@ -41,7 +41,7 @@ from engine.framework.gang import Membership
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import CodeColumn, Snapshot
 from engine.gangs.holds import Holds
-from engine.gangs.rescue import MOST_DOMAINS, Domain, Rescuers
+from engine.gangs.rescue import MOST_ASKED, MOST_DOMAINS, Domain, Rescuers
 from engine.gangs.slices import Absent, OutdatedError, Unpromised, in_slices
 from engine.gangs.turn import Hold, Turn, rank_of
 from engine.notices import said
@@ -243,8 +243,8 @@ class Gangs:
         if turn.gang.domain is None:
             yield from self._place(turn, None)
             turn.most = max(turn.most, turn.reserved + len(turn.chosen))
-        refusing = set[str]()
-        for alone in (not shares, *[True] * MOST_DOMAINS):
+        refusing, most = set[str](), 1 + MOST_ASKED // len(turn.members)
+        for alone in (not shares, *[True] * min(MOST_DOMAINS, most)):
             if turn.started:
                 break
             self._give_back(turn)
