@@ -1,7 +1,7 @@
 """Plugins of others as policies: their arguments in, a `use` line out. Data and pure functions.
 
 Source: kubernetes-sigs/scheduler-plugins apis/config/types.go and defaults.go; the published
-NetworkTraffic and label-filter plugins.
+NetworkTraffic and label-filter plugins; of kubernetes those behind gates that 1.37 has off.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 _COOKBOOK: Final = (
     "docs/cookbook.md#{} does it with metrics of Prometheus; take it and set its limits"
 )
+_OF_GANGS: Final = "`gang: by pod.group` has the topology of PodGroups with it"
 Arguments = Mapping[str, Any]
 _HOUR: Final = 3600
 _REJECTED_ABOVE: Final = 10
@@ -170,6 +171,12 @@ def _metadata(args: Arguments) -> Converted:
     return Converted(f'node-score-by-label (key = "{given.metadata_key}", best = {best})', (lost,))
 
 
+def _gang_scheduling(args: Arguments) -> Converted:
+    msgspec.convert(args, _Args)
+    lost = "pods with the label scheduling.x-k8s.io/pod-group are a gang, too"
+    return Converted("", (lost,), rules="gang: by pod.group\n")
+
+
 def _as(name: str) -> Callable[[Arguments], Converted]:
     def made(args: Arguments) -> Converted:
         lost = [f"its argument {key}" for key in sorted(args) if key not in ("apiVersion", "kind")]
@@ -182,6 +189,7 @@ _PLUGINS: Final[Mapping[str, Callable[[Arguments], Converted]]] = {
     "QOSSort": _as("qos-sort"),
     "NodeResourcesAllocatable": _allocatable,
     "Coscheduling": _coscheduling,
+    "GangScheduling": _gang_scheduling,
     "CapacityScheduling": _as("capacity-scheduling"),
     "CrossNodePreemption": _as("cross-node-preemption"),
     "PodState": _as("pod-state"),
@@ -199,6 +207,9 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "NodeResourceTopologyMatch": "docs/cookbook.md#numa-room does it for one resource",
     "NetworkOverhead": "docs/cookbook.md#network-cost does it with measured latencies",
     "SySched": "docs/cookbook.md#syscall-profiles does it with labels",
+    "TopologyPlacementGenerator": _OF_GANGS,
+    "PodGroupPodsCount": _OF_GANGS,
+    "DeferredPodScheduling": "nobody is evicted for a resize that waits",
     "Peaks": "there is no policy for it yet",
     "TopologicalSort": "there is no policy for it yet",
 }

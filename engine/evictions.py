@@ -105,7 +105,7 @@ class Evictions:
         # Whatever would have woken it meanwhile was held; without an eviction nothing would, nor
         # others that count on the same victims. A server that refuses is not asked on end.
         if queued is not None and (not gone or queued.where is SubQueue.GATED):
-            waiting = [one.uid for one in self._cache.nominations.on(node)] if not gone else []
+            waiting = [one.uid for one in self._cache.nominations] if not gone else []
             self.queue.activate(list(dict.fromkeys([pod.uid, *waiting])), failed=not gone)
             self.gated(pod.uid)  # by another gate now, or not at all
 

@@ -84,11 +84,13 @@ class Rescuers:
 
     def _in(self, rows: Domain) -> Steps[Rescue]:
         turn, members = self.turn, self.members
+        own = turn.mates.union(one.pod.uid for one in members)
         there: list[Chosen] = []
         found: list[tuple[QueuedPod, PostFilterResult]] = []
         cache, spare, waits = self.basis.cache, len(members) - turn.wanted, False
         try:
-            for queued in members:
+            # The most important first, for whom others might go: nobody goes for its own gang.
+            for queued in sorted(members, key=lambda one: -one.pod.priority):
                 if len(there) + len(found) >= turn.wanted or spare < 0:
                     break
                 yield
@@ -98,7 +100,8 @@ class Rescuers:
                 result = yield from self._asked_for(queued, rows, there)
                 if result is None:
                     continue
-                if not (result.status.ok and result.nominated):
+                members_go = not own.isdisjoint(one.pod.uid for one in result.evictions)
+                if members_go or not (result.status.ok and result.nominated):
                     turn.rescuers |= result.plugins
                     waits |= result.nominated is None
                     spare -= 1
@@ -190,7 +193,7 @@ def _cheapest(each: Sequence[Rescue], snapshot: Snapshot) -> Rescue:
 def _outcome(results: Sequence[PostFilterResult]) -> dict[str, float]:
     """What evicting all of them comes to; see `search.outcomes_of`."""
     victims = {one.pod.uid: one.pod for result in results for one in result.evictions}
-    top = max(one.priority for one in victims.values())
+    top = max((one.priority for one in victims.values()), default=-math.inf)
     starts = [started_at(one) for one in victims.values() if one.priority == top]
     return {
         "victims.pdb_violations": float(sum(result.violations for result in results)),

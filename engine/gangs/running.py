@@ -28,9 +28,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from engine.basis import Basis
 from engine.choice import Chosen, Refused
-from engine.collective.packing import Found, Steps
+from engine.collective.packing import NOWHERE, Found, Steps
 from engine.display import but_digits
 from engine.eventhandlers import POD_FREED, on_node
 from engine.evictions import Evictions
@@ -39,7 +41,7 @@ from engine.framework.gang import Membership
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import CodeColumn, Snapshot
 from engine.gangs.holds import Holds
-from engine.gangs.rescue import Domain, Rescuers
+from engine.gangs.rescue import MOST_ASKED, MOST_DOMAINS, Domain, Rescuers
 from engine.gangs.slices import Absent, OutdatedError, Unpromised, in_slices
 from engine.gangs.turn import Hold, Turn, rank_of
 from engine.notices import said
@@ -235,22 +237,27 @@ class Gangs:
     def _by_itself(self, turn: Turn, *, shares: bool) -> Steps[None]:
         """Members go where each likes best, or else where a plan has them, if enough do.
 
-        Where others were decided about meanwhile, the second plan is made without them.
+        Where others were decided about meanwhile, the second plan is made without them. What a plan
+        does not know (volumes, permits) may refuse them in one domain and not in another.
         """
         if turn.gang.domain is None:
             yield from self._place(turn, None)
             turn.most = max(turn.most, turn.reserved + len(turn.chosen))
-        for alone in (not shares, True):
+        refusing, most = set[str](), 1 + MOST_ASKED // len(turn.members)
+        for alone in (not shares, *[True] * min(MOST_DOMAINS, most)):
             if turn.started:
                 break
             self._give_back(turn)
             self.shares = not alone and self._next is None
-            found = yield from self._plan(turn)
+            found = yield from self._plan(turn, refusing)
             self.shares = False
             if found is not None and len(found) < turn.wanted:
                 break
             if found is not None:
                 yield from self._place_as(turn, found)
+            if alone and (found is None or turn.gang.domain is None):
+                break
+            refusing |= set(found.values()) if alone and found else set()
 
     def _place(self, turn: Turn, nodes: Mapping[str, str] | None) -> Steps[None]:
         """Each member gets a node, by a cycle of its own; with `nodes`, that one and no other."""
@@ -304,15 +311,18 @@ class Gangs:
         fit = len(turn.chosen) + sum(one.status is not None for one in turn.refused)
         turn.most = max(turn.most, turn.reserved + fit)
 
-    def _plan(self, turn: Turn) -> Steps[Mapping[str, str] | None]:
-        """UID -> node where they fit together, be it too few; None if nodes went meanwhile."""
+    def _plan(self, turn: Turn, refusing: Collection[str] = ()) -> Steps[Mapping[str, str] | None]:
+        """UID -> node where they fit together, be it too few; None if nodes went meanwhile.
+
+        In no domain of the nodes that are `refusing`.
+        """
         pods = [one.pod for one in turn.members if self._waits(one)]
         if not pods:  # they all went between two steps
             return {}
         of = self.basis.framework_of
         rehearsal = Rehearsal(pods, self._cache, self.basis.snapshot, of)
         try:
-            domains = self._domains(pods)
+            domains = self._domains(pods, refusing)
             snapshot, fullest = self.basis.snapshot, turn.gang.fullest
             steps = plan(pods, turn.wanted, snapshot, rehearsal, of, domains, fullest=fullest)
             found = yield from self._in_slices(
@@ -341,13 +351,20 @@ class Gangs:
 
         return (yield from in_slices(steps, self._clock, *thought, holds=holds))
 
-    def _domains(self, pods: Sequence[PodInfo]) -> tuple[CodeColumn, Sequence[int]] | None:
+    def _domains(
+        self, pods: Sequence[PodInfo], refusing: Collection[str] = ()
+    ) -> tuple[CodeColumn, Sequence[int]] | None:
         """As they are now: nodes may have come since the gang's turn began."""
         snapshot = self.basis.snapshot()
         found = self.basis.framework_of(pods[0]).gang(pods[0], snapshot) if pods else None
         if found is None or found[1].domain is None:
             return None
-        return found[1].domain, snapshot.pods.node[list(found[1].mates())].tolist()
+        column = found[1].domain
+        column = np.where(np.isin(column, column[self._rows(refusing)]), NOWHERE, column)
+        return column, snapshot.pods.node[list(found[1].mates())].tolist()
+
+    def _rows(self, nodes: Collection[str]) -> list[int]:
+        return [row for node in nodes if (row := self._cache.nodes.row(node)) >= 0]
 
     def _instead_of_younger(self, turn: Turn) -> Steps[None]:
         """Takes the nodes of younger gangs that only hold them, if the gang can start with them."""
@@ -411,8 +428,7 @@ class Gangs:
         if domains is None:
             return [None]
         column, homes = domains
-        promised = [self._cache.nodes.row(node) for node in turn.promised.values()]
-        known = [*homes, *[row for row in promised if row >= 0]]
+        known = [*homes, *self._rows(turn.promised.values())]
         snapshot, of = self.basis.snapshot, self.basis.framework_of
         steps = emptiest(pods, snapshot, of, column, known)
         unpromised = Unpromised(self._cache, [one.uid for one in pods])
@@ -442,6 +458,7 @@ class Gangs:
         words = gang.why_waiting(there)
         if left:
             words += f"; {_named(left)} missing"
+        self._break_promises(turn)
         self.holds.hold(turn, f"{words} ({gang.place})")
         self._refuse_others(turn, words)
 
@@ -479,16 +496,20 @@ class Gangs:
             words += f"; {named} refused" if fits else f"; no room for {named}"
         if turn.cut_short:
             words += "; not all ways were tried, there are too many"
-        if not turn.keeps_promises:  # it claims no node any longer
-            for uid in turn.promised:
-                self._cache.withdraw(uid)
-            turn.broken = frozenset(turn.promised)
-            turn.promised.clear()
+        self._break_promises(turn)
         if turn.reserved < gang.minimum:
             self.holds.failed(gang)
         else:
             words = f"{gang.title}: no room for more members in its {gang.within}"
         self._refuse_others(turn, f"{words} ({gang.place})")
+
+    def _break_promises(self, turn: Turn) -> None:
+        """It claims no node any longer, but where victims are going."""
+        if not turn.keeps_promises:
+            for uid in turn.promised:
+                self._cache.withdraw(uid)
+            turn.broken = frozenset(turn.promised)
+            turn.promised.clear()
 
     def _plugins(self, turn: Turn) -> frozenset[str]:
         """Whose events may help a gang that does not fit: of all who had no way for any member.

@@ -25,7 +25,7 @@ from dsl.plan import Plan, PreemptRule, RuleBase
 from dsl.reads import reads_of
 from engine.collective.quotas import over_minimum_with_pod, reclaim, without_guaranteed
 from engine.collective.search import Preemption, search
-from engine.collective.victims import Kinds
+from engine.collective.victims import Kinds, without
 from engine.framework.asking import Unfit
 from engine.framework.decision import PostFilterResult, Rejections
 from engine.framework.effects import Evict
@@ -54,7 +54,7 @@ from engine.plugins.hints import queue_if
 from engine.pods.podinfo import PodInfo
 from engine.policy.plugin import Worlds, place_of
 from engine.policy.quotas import Quota, evicted
-from engine.policy.waking import Edits, events_of_reads, of_pod_alone
+from engine.policy.waking import Edits, events_of_reads, follows_others, of_pod_alone
 
 NAME: Final = "PolicyPreemption"
 _ON_NODES: Final = Resource.ASSIGNED_POD
@@ -100,7 +100,9 @@ class PolicyPreemption:
         # What pods do is what those wait for that rejected the pod, but for what is read of them.
         moved = events_of_reads(reads) - events_of_reads(frozenset())
         moved |= _OF_QUOTAS if self._lending else set()
-        self._moved = [one for one in sorted(moved, key=str) if one.resource is not _ON_NODES]
+        every = follows_others(reads)
+        moved = {one for one in moved if every or one.resource is not _ON_NODES}
+        self._moved = sorted(moved, key=str)
         guards = [one.core.guard for one in self._rules] + [one.core.guard for one in binds]
         alone = of_pod_alone(reads_of(*guards).fields)
         self._guards_move = self._lending is not None or not alone
@@ -193,9 +195,15 @@ class PolicyPreemption:
             nodes = unfit.fit_error.nodes
             reasons = {unfit.fit_error.pre_filter_message: nodes}
             return _hopeless({place: hopeless_words(nodes, nodes, reasons)})
-        if _leaves_enough(pod, snapshot, trial):
+        row = snapshot.nodes.row(snapshot.nominations.node_of(pod.uid))
+        if row >= 0 and len(_once_gone(np.array([row], np.intp), snapshot, trial)):
             return _ended(place, "waiting for its victims to be gone")
         rows = potential_rows(snapshot, rejections)
+        # Where all nodes are refused for one reason (a quota), it may be enough to wait.
+        there = rows[:0] if rejections.ended is None else _once_gone(rows, snapshot, trial)
+        if len(there):
+            place, evictions = tries[0]
+            return _promise(pod, snapshot, Preemption(int(there[0])), evictions, place)
         told: dict[str, str] = {}
         for place, evictions in tries:
             found = self.search(evictions, pod, snapshot, trial, rows)
@@ -286,26 +294,21 @@ def _with_leaving(claims: Claims, snapshot: Snapshot) -> Claims:
     return structs.replace(claims, leaving=claims.leaving | np.isin(claims.ordered, rows))
 
 
-def _leaves_enough(pod: PodInfo, snapshot: Snapshot, trial: Trial) -> bool:
-    """Whether the pod has its promised node once those are gone that were evicted already."""
-    row = snapshot.nodes.row(snapshot.nominations.node_of(pod.uid))
-    if row < 0:
-        return False
-    pods = snapshot.pods
-    going = np.flatnonzero(evicted(snapshot) & (pods.node >= 0))
-    if not len(going):
-        return False
-    stand = trial.at(row)
-    for one in going.tolist():
-        stand.move([pods.pod(one)], -1, int(pods.node[one]))
-    return stand.fits()
+def _once_gone(rows: NDArray[np.intp], snapshot: Snapshot, trial: Trial) -> NDArray[np.intp]:
+    """Those of some nodes that take the pod once those are gone that were evicted already."""
+    going = np.flatnonzero(evicted(snapshot) & (snapshot.pods.node >= 0))
+    if not len(going) or not len(rows):
+        return rows[:0]
+    return rows[without(trial, int(rows[0]), snapshot.pods, going).passes(rows)]
 
 
 def _promise(
     pod: PodInfo, snapshot: Snapshot, found: Preemption, evictions: Evictions, place: str
 ) -> PostFilterResult:
     node = snapshot.nodes.name(found.row)
-    count = f"{len(found.victims)} victim{'s' if len(found.victims) != 1 else ''}"
+    count = len(found.victims)
+    victims = f"evicting {count} victim{'s' if count != 1 else ''}"
+    then = victims if count else "waiting for those to be gone that were evicted"
     words = f"{pod.pod.spec.scheduler_name}: preempting to accommodate {pod.key} ({place})"
     promised = snapshot.nominations.on(node)
     return PostFilterResult(
@@ -313,7 +316,7 @@ def _promise(
         nominated=node,
         evictions=tuple([Evict(one, pod, words) for one in found.victims]),
         clears=tuple([one for one in promised if one.priority < pod.priority]),
-        message=f"preemption ({place}): node {node} is promised, evicting {count}",
+        message=f"preemption ({place}): node {node} is promised, {then}",
         violations=found.violations,
         ranks=evictions.ranks,
     )

@@ -55,7 +55,6 @@ from engine.policy.accounts import BY_NAMESPACE, Book, Key, Owner, namespace_of
 from engine.policy.plugin import PolicyPlugin, Worlds, own_promise, place_of, promises
 from engine.policy.waking import events_of_reads
 
-_ALL: Final = 2**62
 _POD: Final = Resource.ASSIGNED_POD
 _FREED: Final = Action.DELETE | Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_POD_LABEL
 
@@ -110,9 +109,7 @@ class Quota:
         return is_over_minimum(use.used.get(key, {}), use.limits[key], use.pool.minimum)
 
     def going(self, use: QuotaUse, snapshot: Snapshot) -> Mapping[Key, Amounts]:
-        """What evicted pods that have not left yet use, where somebody is promised a node."""
-        if not (use.before or use.nominated):
-            return {}
+        """What evicted pods that have not left yet use."""
         pods, (rows,) = snapshot.pods, np.nonzero(evicted(snapshot))
         owner, found = self.owner(snapshot), dict[Key, Amounts]()
         # Where owners follow from pods, those of one owner are summed up at once.
@@ -126,17 +123,20 @@ class Quota:
                 found[key] = _plus(found.get(key, {}), amounts, 1)
         return found
 
-    def rooms(self, use: QuotaUse, snapshot: Snapshot) -> list[Room]:
-        """What is exceeded, as amounts that every node has left of it."""
+    def beside(self, use: QuotaUse, snapshot: Snapshot) -> QuotaUse:
+        """The same, with what evicted pods leave for those that are promised a node: not twice."""
+        if not (use.before or use.nominated):
+            return use
+        own, every = _sums(use, self.going(use, snapshot))
+        return _moved(use, _spent(own, [use.before]), _spent(every, coming(use)), -1)
+
+    def rooms(self, use: QuotaUse, short: str, snapshot: Snapshot) -> list[Room]:
+        """What is exceeded once evicted pods are gone, as amounts that every node has left."""
         key, nodes = use.key, snapshot.nodes.size
         assert key is not None
-        short, going = self.says(use) or "", self.going(use, snapshot)
 
         def room(name: str, owners: Collection[Key], limit: float, *used: Amounts) -> Room:
-            leaves = sum(int(going[one].get(name, 0)) for one in owners if one in going)
-            spent = min(leaves, sum(int(one.get(name, 0)) for one in used[1:]))
-            taken = sum(int(one.get(name, 0)) for one in used) - spent
-            held = self._held(name, owners, leaves - spent if going else _ALL, snapshot)
+            taken = sum(int(one.get(name, 0)) for one in used)
             return QuotaRoom(
                 name,
                 np.full(nodes, math.floor(limit), np.int64),
@@ -144,7 +144,7 @@ class Quota:
                 int(use.asked.get(name, 0)),
                 short,
                 f"{self.rule.id} {len(owners)} {name}",
-                held,
+                self._held(name, owners, snapshot),
             )
 
         own, most = use.used.get(key, {}), use.limits[key].maximum
@@ -156,18 +156,11 @@ class Quota:
                 found.append(room(name, owners, pool.minimum[name], pool.used, *coming(use)))
         return found
 
-    def _held(self, name: str, owners: Collection[Key], left: int, snapshot: Snapshot) -> IntColumn:
-        """(P,) what pods of some owners hold; those evicted from a node leave so much together."""
+    def _held(self, name: str, owners: Collection[Key], snapshot: Snapshot) -> IntColumn:
+        """(P,) what pods of some owners hold that are not going already."""
         pods, codes = snapshot.pods, self._codes(snapshot.pods, snapshot)
         wanted = [snapshot.dictionary.find(_text(one) or "") for one in owners]
-        held = pods.request(name) * np.isin(codes, wanted)
-        going = np.flatnonzero(evicted(snapshot))
-        going = going[np.argsort(pods.node[going], kind="stable")]
-        first = np.searchsorted(pods.node[going], pods.node[going])
-        sums = np.concatenate(([0], np.cumsum(held[going])))
-        upto = np.minimum(sums[1:] - sums[first], left)
-        held[going] = upto - np.minimum(sums[:-1] - sums[first], left)
-        return held
+        return pods.request(name) * (np.isin(codes, wanted) & ~evicted(snapshot))
 
     def _codes(self, pods: PodColumns, snapshot: Snapshot) -> CodeColumn:
         """(P,) whose quota each pod is of, if that follows from the pod."""
@@ -212,32 +205,24 @@ class QuotaRoom(Room):
         return self.holds[rows]
 
 
-def _moved(use: QuotaUse, key: Key | None, pod: PodInfo, sign: int) -> QuotaUse:
-    """What a pod finds once another one, of an owner, came (1) or left (-1)."""
-    own = use.key
-    if key is None or key not in use.limits or own is None:
+def _moved(use: QuotaUse, own: Amounts, every: Amounts, sign: int) -> QuotaUse:
+    """What a pod finds once so much came (1) or left (-1) of its own quota, and of all together."""
+    key = use.key
+    if key is None:
         return use
-    used = use.used.get(own, {})
-    pool = structs.replace(use.pool, used=_plus(use.pool.used, pod.requests, sign))
-    used = _plus(used, pod.requests, sign) if key == own else used
-    return structs.replace(use, used={own: used}, pool=pool)
+    pool = structs.replace(use.pool, used=_plus(use.pool.used, every, sign))
+    used = {**use.used, key: _plus(use.used.get(key, {}), own, sign)}
+    return structs.replace(use, used=used, pool=pool)
 
 
-def _beside(use: QuotaUse, going: Mapping[Key, Amounts]) -> QuotaUse:
-    """The same, with what evicted pods leave for those that are promised a node: not twice."""
-    own = use.key
-    if own is None or not going:
-        return use
-    used = use.used.get(own, {})
-    every = reduce(lambda one, more: _plus(one, more, 1), going.values())
-    pool = structs.replace(use.pool, used=_less(use.pool.used, every, coming(use)))
-    of_own = _less(used, going.get(own, {}), [use.before])
-    return structs.replace(use, used={**use.used, own: of_own}, pool=pool)
+def _sums(use: QuotaUse, going: Mapping[Key, Amounts]) -> tuple[Amounts, Amounts]:
+    """What of it is of the pod's own quota, and all of it."""
+    own: Amounts = {} if use.key is None else going.get(use.key, {})
+    return own, reduce(lambda one, more: _plus(one, more, 1), going.values(), {})
 
 
-def _less(used: Amounts, going: Amounts, promised: Sequence[Amounts]) -> Amounts:
-    spent = {name: min(going[name], sum(one.get(name, 0) for one in promised)) for name in going}
-    return _plus(used, spent, -1)
+def _spent(going: Amounts, promised: Sequence[Amounts]) -> Amounts:
+    return {name: min(going[name], sum(one.get(name, 0) for one in promised)) for name in going}
 
 
 def evicted(snapshot: Snapshot) -> NDArray[np.bool_]:
@@ -305,7 +290,7 @@ class QuotaPlugin(PolicyPlugin):
         for one in self.quotas:
             use = one.use(pod, snapshot)
             why = one.says(use)
-            if why is not None and one.says(_beside(use, one.going(use, snapshot))) is not None:
+            if why is not None and one.says(one.beside(use, snapshot)) is not None:
                 found.append((one, use, why))
         return found
 
@@ -340,10 +325,16 @@ class QuotaPlugin(PolicyPlugin):
 
     # ---- whether it would fit without some pods
 
+    def _once_gone(self, pod: PodInfo, snapshot: Snapshot) -> list[tuple[Quota, QuotaUse, str]]:
+        """The quotas that the pod exceeds, as they are once evicted pods are gone, and why."""
+        return [
+            (one, _moved(use, *_sums(use, one.going(use, snapshot)), -1), why)
+            for one, use, why in self._exceeded(pod, snapshot)
+        ]
+
     def _what_if(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         base = super()._what_if(pod, snapshot)
-        exceeded = self._exceeded(pod, snapshot)
-        moved = tuple([(one, use, one.going(use, snapshot)) for one, use, _ in exceeded])
+        moved = tuple([(one, use) for one, use, _ in self._once_gone(pod, snapshot)])
         skips = base.status.code is Code.SKIP
         if not moved:
             return base if skips else structs.replace(base, state=(base.state, ()))
@@ -351,8 +342,8 @@ class QuotaPlugin(PolicyPlugin):
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         own, moved = state
-        for quota, use, going in moved:
-            why = quota.says(_beside(use, going))
+        for quota, use in moved:
+            why = quota.says(use)
             if why is not None:
                 none = np.zeros(len(np.arange(snapshot.nodes.size)[rows]), np.bool_)
                 return Verdicts.uniform(none, self._status(quota, why, pod, snapshot))
@@ -367,23 +358,20 @@ class QuotaPlugin(PolicyPlugin):
         sign: int,
     ) -> State:
         own, moved = state
-        # What promised pods will use counts already.
-        if not moved or snapshot.nominations.node_of(pod.uid):
+        # What promised pods will use counts already, and what evicted ones use no longer.
+        leaves = is_evicted(pod.pod) or pod.uid in snapshot.nominations.leaving
+        if not moved or leaves or snapshot.nominations.node_of(pod.uid):
             return state
-        goes = is_evicted(pod.pod) or pod.uid in snapshot.nominations.leaving
         found = []
-        for one, use, going in moved:
+        for one, use in moved:
             key = one.owner(snapshot)(pod)
-            if goes and key in going:
-                going = {**going, key: _plus(going[key], pod.requests, sign)}
-            found.append((one, _moved(use, key, pod, sign), going))
+            every = pod.requests if key is not None and key in use.limits else {}
+            found.append((one, _moved(use, every if key == use.key else {}, every, sign)))
         return own, tuple(found)
 
     def _rooms(self, pod: PodInfo, snapshot: Snapshot) -> Sequence[Room]:
-        found: list[Room] = []
-        for quota, use, _ in self._exceeded(pod, snapshot):
-            found += quota.rooms(use, snapshot)
-        return found
+        each = self._once_gone(pod, snapshot)
+        return [room for one, use, why in each for room in one.rooms(use, why, snapshot)]
 
     # ---- what wakes it
 

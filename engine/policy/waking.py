@@ -137,6 +137,14 @@ def _sorted_events(
     return tuple(sorted(gone | events_of_reads(reads), key=str)) if any_rule else ()
 
 
+def follows_others(reads: Iterable[str]) -> bool:
+    """Whether one is what a pod's group or quota has: that follows what is not read of others."""
+    specs = [FIELDS[read] for read in reads if read in FIELDS]
+    return any(
+        "pods" in one.wakes and (one.level is Level.POD or one.name == _LENT) for one in specs
+    )
+
+
 Deciding = FilterRule | ConditionRule | PermitRule | BindRule
 
 
@@ -145,9 +153,7 @@ def hinted_events(
 ) -> tuple[ClusterEventWithHint, ...]:
     """The same; of changes of pods on nodes those of what the rules read of them, by its key."""
     found = sorted_events(rules)
-    specs = [FIELDS[read] for rule in rules for read in rule.reads if read in FIELDS]
-    # What a pod's group or quota has follows what it reads of others, which is not told.
-    if any("pods" in one.wakes and (one.level is Level.POD or one.name == _LENT) for one in specs):
+    if follows_others(read for rule in rules for read in rule.reads):
         return tuple(ClusterEventWithHint(event) for event in found)
     tests = [one.core.test for one in rules if isinstance(one, FilterRule | ConditionRule)]
     looks = tests + [root for one in rules for root in roots(one.core)]

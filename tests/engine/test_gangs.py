@@ -413,6 +413,22 @@ async def test_a_gang_takes_the_place_of_a_pod_that_is_being_bound():
     assert sorted(made.edge.binds)[:2] == [("a-0", "n1"), ("a-1", "n2")]
 
 
+@pytest.mark.parametrize("running", [[], [0]])
+@in_a_loop
+async def test_no_member_is_evicted_for_another_one(running):
+    """With a queue that is not sorted by priority the less important one has its node first."""
+    made = world(f"{GANG}\nsort: pod.name", nodes=("n1", "n2")[: 1 + len(running)])
+    for number in running:
+        member(made, "a", number, node="n1")
+    for number in (1, 2):
+        member(made, "a", number, size=2 + len(running), priority=number * 5 + 5 * len(running))
+    await settle(made)
+    assert made.edge.evictions == []
+    assert len(made.cache.assigned()) == len(running)
+    assert all(made.queue.get(f"uid-default-a-{number}") for number in (1, 2))
+    assert len(made.cache.nominations) == 0
+
+
 @in_a_loop
 async def test_while_its_victims_go_nobody_takes_the_room_that_a_gang_has_already():
     made = world()
@@ -1165,3 +1181,18 @@ async def test_a_gang_that_lost_a_member_for_good_claims_no_node_any_longer():
     made.comes("other", cpu="4")
     await settle(made)
     assert made.assigned("other") == ("n1", True)
+
+
+@in_a_loop
+async def test_a_gang_that_waits_claims_no_node_for_who_is_missing():
+    made = world(f"{GANG} wait 60s reject above 40% missing")
+    low = made.comes("low", cpu="1500m", node="n3")
+    await gang(made, "a", 3, priority=5)
+    await settle(made)
+    assert made.edge.evictions == ["low"]
+    made.comes("other", cpu="1500m", node="n3", priority=9)
+    deleted(made, low)
+    made.clock.advance(11.0)
+    await made.turn()
+    assert len(made.cache.assigned()) == 3, "the other one, and two that wait"
+    assert len(made.cache.nominations) == 0

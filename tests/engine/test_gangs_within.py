@@ -11,9 +11,11 @@ from engine.framework.events import Resource
 from engine.gangs.rescue import MOST_DOMAINS
 from engine.gangs.slices import in_slices
 from engine.objects import from_builtins
+from engine.objects.storage import StorageClass
 from engine.objects.workloads import PodDisruptionBudget, SchedulingPodGroup
 from engine.queue import SubQueue
 from tests.builders import make_node, pod_object
+from tests.engine.plugins.volumes import builders as volumes
 from tests.engine.test_gangs import GANG, condition, deleted, evicted, gang, member
 from tests.engine.test_preemption import being_deleted, settle
 from tests.engine.test_scheduler import World, in_a_loop
@@ -328,6 +330,23 @@ async def test_so_many_domains_are_tried_those_with_most_room_first():
             low(made, name, 5 if name[0] != names[-3][0] else 0)
     await gang(made, "g", 2, size=2, priority=10)
     assert await evicted(made) == [f"low-{last}1"]
+
+
+@pytest.mark.parametrize("enough", ["a", "b"])
+@in_a_loop
+async def test_where_one_domain_has_too_few_volumes_a_gang_goes_to_another(enough):
+    """A plan knows of room alone."""
+    made = world("a1", "a2", "b1", "b2")
+    late, nobody = "WaitForFirstConsumer", "kubernetes.io/no-provisioner"
+    volumes.put(made.cache, StorageClass, "late", provisioner=nobody, volumeBindingMode=late)
+    for number, zone in enumerate(("a", "b", enough)):
+        volumes.volume(made.cache, f"pv-{number}", on={ZONE: f"z{zone}"})
+    for number in range(2):
+        volumes.claim(made.cache, f"claim-{number}")
+        data = {"name": "data", "persistentVolumeClaim": {"claimName": f"claim-{number}"}}
+        member(made, "g", number, size=2, spec={"volumes": [data]})
+    await made.turn()
+    assert [node[0] for node, _ in made.cache.assigned().values()] == [enough] * 2
 
 
 # ---- what may be missing -------------------------------------------------------------------------

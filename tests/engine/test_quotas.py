@@ -262,13 +262,26 @@ async def test_what_victims_on_other_nodes_leave_is_not_taken_back_once_more():
     assert len(made.edge.evictions) == 4
 
 
-@pytest.mark.parametrize("require", ["", "require: count(node.pods where it.label app=x) == 0\n"])
+ON_N2 = "filter: pod.name is a1 -> node.name is n2\n"
+
+
+@pytest.mark.parametrize(
+    ("rule", "node"),
+    [
+        ("", "n1"),
+        ("require: count(node.pods where it.label app=x) == 0\n", "n1"),
+        (ON_N2, "n2"),
+    ],
+)
 @pytest.mark.parametrize(("cpu", "evicted"), [("3", ["b0"]), ("4", ["b0", "b1"])])
 @in_a_loop
-async def test_what_victims_leave_beyond_what_was_promised_is_there_once(cpu, evicted, require):
-    """The first pod is promised 1 of the 4 that its victim leaves: 3 are left of them."""
-    made = Quotas(require + ELASTIC, a=("6", "9"), b=("2", "9"))
-    pods = [made.runs(f"b{number}", "b", cpu="4", priority=number) for number in range(2)]
+async def test_what_victims_leave_beyond_what_was_promised_is_there_once(cpu, evicted, rule, node):
+    """The first pod is promised 1 of the 4 that its victim leaves: 3 are left, for any node."""
+    made = Quotas(rule + ELASTIC, nodes=sorted({"n1", node}), a=("6", "9"), b=("2", "9"))
+    pods = [
+        made.runs(f"b{number}", "b", cpu="4", priority=number, node=("n1", node)[number])
+        for number in range(2)
+    ]
     for number, asked in enumerate(("1", cpu)):
         made.comes(f"a{number}", namespace="a", cpu=asked)
         await settle(made)
@@ -290,6 +303,70 @@ async def test_what_a_victim_leaves_that_went_for_nobody_who_waits_is_there():
     made.comes("a0", namespace="a", cpu="1")
     await settle(made)
     assert made.edge.evictions == []
+
+
+@in_a_loop
+async def test_who_waits_for_what_victims_leave_is_promised_it():
+    """`a1` needs no victim, `a2` one more: b0 leaves 4, of which 1 and 3 are promised."""
+    made = Quotas(ON_N2 + ELASTIC, nodes=("n1", "n2"), a=("6", "9"), b=("2", "9"))
+    for number in range(2):
+        made.runs(f"b{number}", "b", cpu="4", priority=number, node=f"n{number + 1}")
+    for number, asked in enumerate(("1", "3", "1")):
+        made.comes(f"a{number}", namespace="a", cpu=asked)
+        await settle(made)
+    words = "node n2 is promised, waiting for those to be gone that were evicted"
+    assert made.words("a1").endswith(words)
+    assert made.edge.evictions == ["b0", "b1"]
+
+
+@pytest.mark.parametrize("within", ["", " within node"])
+@in_a_loop
+async def test_a_gang_waits_for_what_victims_of_others_leave(within):
+    gang = f"gang: by pod.label[job] min 2{within}\n"
+    made = Quotas(gang + ELASTIC, nodes=("n1", "n2"), a=("6", "9"), b=("2", "9"))
+    for number in range(2):
+        pod = made.runs(f"b{number}", "b", cpu="4", priority=1 - number, node=f"n{number + 1}")
+    made.comes("a0", namespace="a", cpu="1")
+    await settle(made)
+    for name in ("g0", "g1"):
+        made.comes(name, namespace="a", cpu="1", labels={"job": "j"})
+    await settle(made)
+    made.handlers.pods.on_delete(pod)
+    made.clock.advance(20.0)
+    await settle(made)
+    assert [made.placed(name) for name in ("a0", "g0", "g1")] == [True] * 3
+    assert made.edge.evictions == ["b1"]
+
+
+@in_a_loop
+async def test_who_waits_for_victims_that_do_not_go_is_tried_again():
+    made = Quotas(ON_N2 + ELASTIC, nodes=("n1", "n2"), a=("6", "9"), b=("2", "9"))
+    answer = asyncio.get_running_loop().create_future()
+    made.edge.evict_answers.append(answer)
+    for number in range(2):
+        made.runs(f"b{number}", "b", cpu="4", priority=number, node=f"n{number + 1}")
+        made.comes(f"a{number}", namespace="a", cpu=("1", "3")[number])
+    await settle(made)
+    assert made.where("a1") is SubQueue.UNSCHEDULABLE
+    answer.set_result("not now")
+    await settle(made)
+    assert made.where("a1") is not SubQueue.UNSCHEDULABLE
+    made.clock.advance(20.0)
+    await settle(made)
+    assert made.edge.evictions == ["b0", "b0"]
+
+
+@in_a_loop
+async def test_who_needs_room_on_its_node_evicts_no_more_there_than_that():
+    """b0 leaves 3 that nobody was promised; n2 lacks 2 of them."""
+    made = Quotas(ON_N2 + ELASTIC, nodes=("n1", "n2"), cpu="5", a=("8", "9"), b=("1", "9"))
+    for number, (cpu, node) in enumerate((("4", "n1"), ("2", "n2"), ("2", "n2"))):
+        made.runs(f"b{number}", "b", cpu=cpu, node=node, priority=number)
+    made.runs("a9", "a", cpu="1")
+    for number, asked in enumerate(("1", "3")):
+        made.comes(f"a{number}", namespace="a", cpu=asked)
+        await settle(made)
+    assert made.edge.evictions == ["b0", "b1"]
 
 
 @in_a_loop
@@ -371,6 +448,20 @@ async def test_pods_go_elsewhere_where_the_node_has_room_by_itself():
     made.comes("b0", namespace="b", cpu="3")
     await settle(made)
     assert sorted(made.edge.evictions) == ["a0", "a1"], made.words("b0")
+
+
+@in_a_loop
+async def test_whoever_may_evict_borrowers_is_woken_as_others_borrow():
+    policy = "filter: pod.name is c0 -> node.name is n1\npreempt: victims where it.quota.over_min\n"
+    made = Quotas(policy, nodes=("n1", "n2"), cpu="1", a=("1", "9"))
+    made.runs("a0")
+    made.comes("c0", namespace="c", cpu="1", priority=10)
+    await settle(made)
+    assert made.edge.evictions == []
+    made.runs("a1", node="n2")
+    made.clock.advance(20.0)
+    await settle(made)
+    assert made.edge.evictions == ["a0"]
 
 
 # ---- beside `preempt:` lines

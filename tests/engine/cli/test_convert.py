@@ -197,6 +197,14 @@ def test_other_resources_of_nodes_are_weighed_by_rules_of_their_own(world, resou
     assert world.told() == []
 
 
+def test_the_plugins_of_kubernetes_behind_gates_become_a_gang(world):
+    names = ("GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount")
+    every = {"multiPoint": {"enabled": [{"name": one} for one in names]}}
+    world.write(profile("a", every), profile("b", every))
+    assert [plan.gangs[0].text for plan in world.loaded()[1].plans] == ["gang: by pod.group"] * 2
+    assert [line.partition(":")[0] for line in world.told()] == [*names] * 2
+
+
 def test_what_the_policy_for_gangs_does_not_have_is_said(world):
     def use(**args):
         world.write(
