@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import AsyncIterator, Sequence
 from typing import Final, TypeVar
 
 from engine.kube.decoding import BadObject, Decoders, ListMeta
@@ -19,17 +18,19 @@ async def pages(
     client: KubeClient,
     resource: Resource[T],
     decoders: Decoders[T],
-    at: Mapping[str, str] = MappingProxyType({}),
+    version: str = "",
     *,
     paged: bool = True,
 ) -> AsyncIterator[tuple[ListMeta, Sequence[T | BadObject]]]:
-    """The pages of a list, or all of it as one; `at` says of which version it may be.
+    """The pages of a list, or all of it as one, not older than `version`; "": the newest.
 
     Raises:
         KubeError: the server cannot be asked, or refuses; pages may have come before.
     """
     asked = resource.params() | ({"limit": _PAGE} if paged else {})
-    params = {**asked, **at}
+    # Said in so many words: with a limit and no match, a server takes a version for exact.
+    at = {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"} if version else {}
+    params = asked | at
     while True:
         answer = await client.request(
             "GET", resource.path, params=params, timeout_seconds=_SILENCE_SECONDS

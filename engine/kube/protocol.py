@@ -121,7 +121,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class Waited(msgspec.Struct, frozen=True):
-    """The wait is over; `back`: because the server, having been away, is back."""
+    """The wait is over; `back`: the server was away meanwhile, and may be another one now."""
 
     back: bool = False
 
@@ -137,9 +137,13 @@ class List(msgspec.Struct, frozen=True):
 
 
 class Watch(msgspec.Struct, frozen=True):
-    """Watch what comes after `version`."""
+    """Watch what comes after `version`; if `unsure`, ask first whether the server is that far.
+
+    Of a storage that was restored, and is behind us, a watch tells nothing at all.
+    """
 
     version: str
+    unsure: bool = False
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -175,16 +179,16 @@ def step(state: State, outcome: Outcome) -> tuple[State, Action]:
         case Failed(retry_after):
             return _back_off(state, retry_after)
         case Waited(back):
-            return _resume(replace(state, delay=0.0) if back else state)
+            return _resume(replace(state, delay=0.0) if back else state, unsure=back)
         case Ended():
             return _ended(state, outcome)
         case _:
             assert_never(outcome)
 
 
-def _resume(state: State) -> tuple[State, Action]:
+def _resume(state: State, *, unsure: bool) -> tuple[State, Action]:
     if state.version and state.ask == state.version:
-        return replace(state, phase=Phase.WATCHING), Watch(state.version)
+        return replace(state, phase=Phase.WATCHING), Watch(state.version, unsure)
     return replace(state, phase=Phase.LISTING), List(state.ask, state.paged)
 
 

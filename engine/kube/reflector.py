@@ -179,8 +179,8 @@ class Reflector(Generic[T]):
             match action:
                 case List(version, paged):
                     outcome = await self._list(version, paged=paged)
-                case Watch(version):
-                    outcome = await self._watch(version)
+                case Watch(version, unsure):
+                    outcome = await self._watch(version, unsure=unsure)
                 case Wait():
                     outcome = Waited(await self._wait(action))
                 case _:
@@ -188,7 +188,7 @@ class Reflector(Generic[T]):
             self._state, action = step(self._state, outcome)
 
     async def _wait(self, wait: Wait) -> bool:
-        """Whether it was cut short, as the server is back."""
+        """Whether the server was away meanwhile."""
         if wait.gone and self._objects:
             await self._replace({}, set())
         if self._state.phase is Phase.ABSENT:
@@ -197,7 +197,7 @@ class Reflector(Generic[T]):
         seconds = max(wait.seconds * jitter, wait.floor)
         reach, sleep = self._wiring.reach, self._wiring.sleep
         if reach.away and await reach.until_found(sleep, max(seconds, _AWAY_SECONDS)):
-            return not reach.away
+            return True
         return await reach.rest(sleep, seconds)
 
     # --- list
@@ -206,12 +206,10 @@ class Reflector(Generic[T]):
         self._wiring.telemetry.add(Count.REFLECTOR_LISTS)
         found: dict[str, T] = {}
         kept: set[str] = set()
-        # Said in so many words: with a limit and no match, a server takes a version for exact.
-        at = {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"} if version else {}
         known = ""
         try:
             async for meta, items in pages(
-                self._client, self._resource, self._decoders, at, paged=paged
+                self._client, self._resource, self._decoders, version, paged=paged
             ):
                 # Of the first page: should others be newer, the watch tells once more of theirs.
                 known = known or meta.resource_version
@@ -300,7 +298,7 @@ class Reflector(Generic[T]):
 
     # --- watch
 
-    async def _watch(self, version: str) -> Outcome:
+    async def _watch(self, version: str, *, unsure: bool) -> Outcome:
         self._wiring.telemetry.add(Count.REFLECTOR_WATCHES)
         params = self._resource.params()
         params |= {
@@ -315,6 +313,8 @@ class Reflector(Generic[T]):
             self._resource.path, params=params, read_timeout_seconds=_SILENCE_SECONDS
         )
         try:
+            if unsure:
+                await anext(pages(self._client, self._resource, self._decoders, version))
             async with aclosing(stream):
                 async for chunk in stream:
                     # That a watch begins is news: of kinds that do not change there is no other.

@@ -1,54 +1,56 @@
 """Metrics from `object`: fields of objects of any kind but Secrets, watched.
 
 A kind is `GROUP/PLURAL`; the group of the core is `core`, `v1` or empty. Which version of it the
-server has is asked once. What is kept of an object is its name, its labels and the numbers read.
+server has is asked before each list. What is kept of an object is its name, its labels and the
+numbers read.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from dsl.quantities import parse_number, parse_time
 from dsl.types import is_missing
-from engine.kube.errors import KubeError, NotFound, Unreadable
+from engine.kube.errors import KubeError, NotFound
+from engine.kube.protocol import Outcome
 from engine.kube.reflector import Handler, Reflector
 from engine.kube.resources import Resource
 from engine.kube.session import KubeClient, segment
 from engine.kube.wiring import Wiring
-from engine.objects import object_key
+from engine.objects import Identity, object_key
 from engine.ondemand import Described
 from engine.signals.samples import Series
 from engine.signals.spec import Question
 from engine.signals.store import SignalStore
 from engine.watching.sources import Source
 
-_LOG = logging.getLogger(__name__)
-
 OBJECT: Final = "object"
 _CORE: Final = ("", "core", "v1")
-_SECRETS: Final = "secrets"
+SECRETS: Final = frozenset({f"{group}/secrets" for group in _CORE})
+"""They are read by no policy."""
 _METADATA: Final = "metadata"
-_AGAIN_SECONDS: Final = 5.0
-_ABSENT_SECONDS: Final = 30.0
 #: Names by which a metric says whose it is, and that are an object's own.
 _OWN_NAMES: Final = frozenset({"name", "workload", "pod"})
 
 
 class _Version(msgspec.Struct, frozen=True):
-    version: str = ""
+    version: str
 
 
-class _Group(msgspec.Struct, frozen=True, rename="camel"):
-    preferred_version: _Version = _Version()
+class _Group(msgspec.Struct, frozen=True):
+    versions: list[_Version] = []
 
 
-_group = msgspec.json.Decoder(_Group)
+class _Resources(msgspec.Struct, frozen=True):
+    resources: list[Identity] = []
+
+
+_group, _resources = msgspec.json.Decoder(_Group), msgspec.json.Decoder(_Resources)
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -58,6 +60,36 @@ class Known(msgspec.Struct, frozen=True):
     namespace: str
     labels: Mapping[str, str]
     numbers: Mapping[str, float | None]
+
+
+class _Moving(Reflector[Any]):
+    """Objects that a server may come to have in another version, where they are listed then."""
+
+    async def _list(self, version: str, *, paged: bool) -> Outcome:
+        try:
+            self._resource = replace(self._resource, path=await self._find())
+        except KubeError as error:
+            return self._no_list(error, while_paging=False)
+        return await super()._list(version, paged=paged)
+
+    async def _find(self) -> str:
+        """The path of the collection, in the version that the server likes most of those it has.
+
+        Raises:
+            KubeError: it is not there, or that cannot be told.
+        """
+        _, root, group, *_, plural = self._resource.path.split("/")
+        if root == "api":
+            return self._resource.path
+        path = f"/apis/{group}"
+        found = (await self._client.request("GET", path)).decoded(_group.decode, path)
+        for one in found.versions:  # the preferred one first
+            there = f"{path}/{segment(one.version)}"
+            answer = await self._client.request("GET", there)
+            kinds = answer.decoded(_resources.decode, there).resources
+            if any(kind.name == plural for kind in kinds):
+                return f"{there}/{plural}"
+        raise NotFound(404, "", f"no version of {group} has {plural}")
 
 
 @dataclass(eq=False)
@@ -74,32 +106,23 @@ class ObjectSource(Handler[Any], Source):
     """Whether something has changed since it was fed."""
 
     def __post_init__(self) -> None:
-        self._group, _, self._plural = self.kind.partition("/")
+        group, plural = map(segment, self.kind.partition("/")[::2])
+        path = f"/api/v1/{plural}" if group in _CORE else f"/apis/{group}/*/{plural}"
+        resource = Resource(struct_of(self.paths), path)
+        self._reflector = _Moving(self.client, resource, self, self.wiring)
         self._known: dict[str, Known] = {}
-        self._reflector: Reflector[Any] | None = None
-        self._error = ""
-        self._absent = False
 
     # ---- the source
 
     def awaited(self) -> str:
         """See `Source`: there once it was listed, or is no kind that the server has."""
-        reflector = self._reflector
-        if self._absent or (reflector is not None and reflector.synced.is_set()):
+        error = self._reflector.last_error
+        if self._reflector.synced.is_set():
             return ""
-        error = self._error if reflector is None else reflector.last_error
         return f"{self.kind} ({error})" if error else self.kind
 
     async def run(self) -> None:
         """See `Source`."""
-        if self._group in _CORE and self._plural == _SECRETS:
-            self._error, self._absent = "Secrets are read by no policy", True
-            return
-        while (path := await self._find()) is None:
-            self.came()
-            await self.wiring.sleep(_ABSENT_SECONDS if self._absent else _AGAIN_SECONDS)
-        resource = Resource(struct_of(self.paths), path)
-        self._reflector = Reflector(self.client, resource, self, self.wiring)
         await self._reflector.run()
 
     def feed(self) -> None:
@@ -112,24 +135,6 @@ class ObjectSource(Handler[Any], Source):
                 found = ((_names(one, question), one.numbers[path]) for one in self._known.values())
                 series = [Series(names, value, now) for names, value in found if value is not None]
                 self.store.replace(question, series)
-
-    async def _find(self) -> str | None:
-        """The path of the collection, None if it is not there or cannot be told."""
-        if self._group in _CORE:
-            return f"/api/v1/{segment(self._plural)}"
-        path = f"/apis/{segment(self._group)}"
-        try:
-            answer = await self.client.request("GET", path)
-            version = answer.decoded(_group.decode, path).preferred_version.version
-            if not version:
-                raise Unreadable("a group of the API without a version")
-        except KubeError as error:
-            if str(error) != self._error:
-                _LOG.warning("%s: nothing is known of them (%s)", self.kind, error)
-            self._error, self._absent = str(error), isinstance(error, NotFound)
-            return None
-        self._error, self._absent = "", False
-        return f"{path}/{segment(version)}/{segment(self._plural)}"
 
     # ---- the handler of its watch
 

@@ -27,7 +27,7 @@ from engine.objects import Pod
 from engine.policy.needs import Needs
 from engine.queue import QueuedPod, SchedulingQueue
 from engine.signals.store import SignalStore
-from engine.watching.objects import ObjectSource
+from engine.watching.objects import SECRETS, ObjectSource
 from engine.watching.sources import FinishedHandler, Listed, PodParts, Source
 from engine.watching.usage import UsageSource
 
@@ -134,7 +134,7 @@ class Watching:
         for of in sorted(needs.usage):
             made = partial(UsageSource, of, self.client, self.signals, self.wiring)
             yield ("usage", of), partial(made, came=self.came)
-        for name in sorted({field.kind for field in needs.fields}):
+        for name in sorted({field.kind for field in needs.fields} - SECRETS):
             paths = frozenset(field.path for field in needs.fields if field.kind == name)
             found = partial(ObjectSource, name, paths, self.client, self.signals, self.wiring)
             yield (name, paths), partial(found, came=self.work)

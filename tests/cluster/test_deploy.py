@@ -128,6 +128,18 @@ def test_a_release_of_another_name_and_place_is_whole():
     assert berth.policies.config_map == "batch/policies"
 
 
+def test_a_chart_packaged_of_a_build_has_labels_and_a_tag(tmp_path):
+    of = ("--version=0.1.0+g1", "--app-version=0.1.0+g2", f"--destination={tmp_path}")
+    manifests.helm("package", manifests.CHART, *of)
+    rendered = manifests.helm("template", "berth", tmp_path / "berth-0.1.0+g1.tgz").stdout
+    [made] = [one for one in manifests.objects(rendered) if one["kind"] == "Deployment"]
+    labels = made["metadata"]["labels"]
+    assert labels["helm.sh/chart"] == "berth-0.1.0_g1"
+    assert labels["app.kubernetes.io/version"] == "0.1.0_g2"
+    [container] = made["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "berth:0.1.0_g2"
+
+
 def test_two_drains_at_once_do_not_take_all_extenders_and_ports_of_prometheus_may_be_none():
     found = manifests.objects(
         manifests.template(*EVERYTHING, "--set=networkPolicy.prometheusPorts=null")

@@ -5,6 +5,8 @@ One test a row of the table in docs/operations.md; each prints what it measured.
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 import sys
 import time
@@ -160,6 +162,36 @@ def test_what_a_watch_missed_was_forgotten_meanwhile(fresh_control_plane, tmp_pa
         world.create("takes-its-room", cpu="60")
         world.proxy.refuse = False
         print(f"410 to bound: {world.lands('takes-its-room'):.2f} s")
+    finally:
+        world.close()
+
+
+def test_an_etcd_that_was_restored_from_a_backup_is_older(fresh_control_plane, tmp_path):
+    """Versions go back, and no watch from a later one would ever tell."""
+    plane, namespace = fresh_control_plane, "restored"
+    plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    world = World(plane, namespace, tmp_path, nodes=1)
+    try:
+        world.create("deleted", cpu="60")
+        world.lands("deleted", seconds=90)
+        plane.stop()
+        shutil.copytree(plane.folder / "etcd", tmp_path / "backup")
+        plane.start()
+        plane.request("DELETE", f"{world.pods_path}/deleted?gracePeriodSeconds=0")
+        world.create("undone", cpu="60")
+        world.lands("undone")
+        for number in range(200):
+            plane.request("PATCH", f"/api/v1/nodes/{namespace}-0",
+                          {"metadata": {"labels": {"turn": str(number)}}})  # fmt: skip
+        plane.stop()
+        shutil.rmtree(plane.folder / "etcd")
+        shutil.move(tmp_path / "backup", plane.folder / "etcd")
+        plane.start()
+        world.create("next")
+        print(f"restored to bound: {world.lands('next'):.2f} s")
+        world.create("full", cpu="60")
+        os.kill(world.berth.process.pid, signal.SIGUSR2)
+        world.berth.wait_for_log("waiting=1 differences=0")
     finally:
         world.close()
 

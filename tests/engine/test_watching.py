@@ -251,50 +251,65 @@ def test_objects_that_change_all_the_time_take_a_tenth_of_the_time(monkeypatch):
     assert clock.monotonic() == 3.0, "nobody is told before that"
 
 
-def test_secrets_are_not_read():
-    source = ObjectSource("core/secrets", {"data.a"}, None, None, None, came=lambda: None)
-    asyncio.run(source.run())
-    assert source.awaited() == ""
+@pytest.mark.parametrize("group", ["", "core", "v1"])
+def test_secrets_are_not_read(group):
+    wiring, nothing = Wiring(SystemClock(), Telemetry()), lambda: None
+    store, cache = stored()
+    around = cache, None, store, nothing, nothing, pytest.fail
+    watching = Watching(None, wiring, *around, pods=None, sharing=PodSharing())
+    assert not watching.want(Needs(fields=frozenset({Field(f"{group}/secrets", "data.a")})))
 
 
 class EndedError(Exception):
     """The test has seen enough."""
 
 
-def test_a_kind_is_looked_for_until_the_server_tells_where_it_is():
+def test_a_kind_is_looked_for_where_the_server_has_it_before_each_list():
     """The bundle waits while that cannot be told, and not for a kind that is not there."""
+    v3 = b'{"versions": [{"version": "v3"}]}'
+    both = v3.replace(b"]", b', {"version": "v2"}]')
+    others, own = b'{"resources": [{"name": "es"}]}', b'{"resources": [{"name": "cs"}]}'
+    one = b'{"metadata": {"name": "n", "resourceVersion": "%d"}, "d": %d}'
+    items = b'{"metadata": {"resourceVersion": "5"}, "items": [' + one + b"]}"
     answers = [
-        Response(403, {}, b'{"message": "no access"}'),
-        Response(200, {}, b'{"preferredVersion": {}}'),
-        Response(404, {}, b'{"message": "no such group"}'),
-        Response(200, {}, b'{"preferredVersion": {"version": "v2"}}'),
-    ]
-    asked, slept, awaited = [], [], []
+        ("/apis/a.b", 403, b'{"message": "no access"}'),
+        ("/apis/a.b", 404, b'{"message": "no such group"}'),
+        ("/apis/a.b", 200, v3), ("/apis/a.b/v3", 200, others),
+        # Another kind of the group is in a newer version.
+        ("/apis/a.b", 200, both), ("/apis/a.b/v3", 200, others), ("/apis/a.b/v2", 200, own),
+        ("/apis/a.b/v2/cs", 200, items % (1, 1)),
+        # Later the kind is, too, and no longer in the older one.
+        ("/apis/a.b", 200, v3), ("/apis/a.b/v3", 200, own),
+        ("/apis/a.b/v3/cs", 200, items % (2, 2)),
+    ]  # fmt: skip
+    awaited, watched = [], []
 
     class Client:
         async def request(self, method, path, **options):
-            asked.append(path)
+            awaited.append(source.awaited())
+            there, code, body = answers.pop(0)
+            assert path == there
+            return Response(code, {}, body)
+
+        async def stream(self, path, **options):
+            watched.append((path, source._known["n"].numbers["d"]))
             if not answers:
                 raise EndedError
-            return answers.pop(0)
+            raise NotFound(404, "", "gone")
+            yield b""
 
     async def sleep(seconds):
-        slept.append(seconds)
-        awaited.append(source.awaited())
+        await asyncio.sleep(0)
 
     came = []
     wiring = Wiring(SystemClock(), Telemetry(), sleep=sleep)
     source = ObjectSource("a.b/cs", {"d"}, Client(), None, wiring, came=lambda: came.append(1))
     with pytest.raises(EndedError):
         asyncio.run(source.run())
-    assert asked == ["/apis/a.b"] * 4 + ["/apis/a.b/v2/cs"]
-    assert awaited[:2] == [
-        "a.b/cs (403: no access)",
-        "a.b/cs (a group of the API without a version)",
-    ]
-    assert awaited[2:] == [""]
-    assert slept[0] == slept[1] < slept[2]
-    assert len(came) == 3
+    assert awaited[:3] == ["a.b/cs", "a.b/cs (403: no access)", ""]
+    assert not any(awaited[3:])
+    assert watched == [("/apis/a.b/v2/cs", 1.0), ("/apis/a.b/v3/cs", 2.0)]
+    assert came
 
 
 @pytest.mark.parametrize("kind", ["core/things", "v1/things"])

@@ -86,6 +86,22 @@ class TestStep:
         _, actions = walk(*[Failed()] * 6, Waited(back=True), Failed())
         assert actions[-1] == Wait(0.8)
 
+    def test_a_server_that_was_away_is_asked_whether_it_is_as_far_before_it_is_watched(
+        self,
+    ) -> None:
+        _, actions = walk(
+            Listed("7"),
+            Ended(End.DROPPED, "9", 3, 60.0),
+            Waited(back=True),
+            Ended(End.EXPIRED, "9", 0, 3.0),
+            ListExpired(while_paging=False),
+            Listed("5"),
+            Ended(End.CLOSED, "6", 1, 9.0),
+        )
+        assert actions[2:] == [
+            Watch("9", unsure=True), List("9", True), List("", True), Watch("5"), Watch("6"),
+        ]  # fmt: skip
+
     def test_retry_after_is_the_least(self) -> None:
         _, actions = walk(Failed(retry_after=12.0))
         assert actions == [Wait(0.8, floor=12.0)]

@@ -43,10 +43,11 @@ app.kubernetes.io/instance: {{ toYaml .Release.Name }}
 {{ include "berth.versionLabels" . }}
 {{- end }}
 
+{{- /* A version such as 0.1.0+g1a2b3c4 is no label and no tag as it stands. */}}
 {{- define "berth.versionLabels" -}}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- define "berth.account" -}}
@@ -54,7 +55,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
 {{- define "berth.image" -}}
-{{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+{{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default (.Chart.AppVersion | replace "+" "_") }}{{ end }}
 {{- end }}
 
 {{- /* Who holds the lease: the release, unless the values say otherwise. */}}
