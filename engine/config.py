@@ -203,6 +203,14 @@ class SchedulerDocument(_Document):
     extenders: Annotated[list[ExtenderDocument], AfterValidator(checked)] = []
     delay_cache_until_active: bool = False
 
+    @field_validator("leader_election", mode="before")
+    @classmethod
+    def _defaults(cls, given: object) -> object:
+        """What is empty, or a time of 0, means the default to kube-scheduler."""
+        if not isinstance(given, dict):
+            return given
+        return {key: value for key, value in given.items() if value not in ("", "0", "0s")}
+
     @field_validator("profiles")
     @classmethod
     def _apart(cls, profiles: list[ProfileDocument]) -> list[ProfileDocument]:

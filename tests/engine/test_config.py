@@ -194,6 +194,14 @@ def test_fractions_of_seconds_count_and_null_is_as_if_it_was_not_there(load_text
     assert made.election.lease_duration == "15s"
 
 
+def test_what_is_empty_or_no_time_of_the_election_is_by_default_as_go_writes_it(load_text):
+    made = load_text(
+        f"{STOCK}leaderElection: {{leaderElect: false, leaseDuration: 0s, renewDeadline: 0s,"
+        " retryPeriod: '0', resourceLock: '', resourceName: '', resourceNamespace: ''}\n"
+    )
+    assert made.election == LeaderElection(leader_elect=False)
+
+
 def test_scalars_are_what_they_are_to_kube_scheduler(load_text):
     made = load_text(
         f"{STOCK}podMaxBackoffSeconds: 1e3\nenableProfiling: yes\nprofiles: [null]\n"
@@ -323,7 +331,6 @@ def test_one_line_says_where_and_what(line, said, refused):
             "leaderElection: {leaseDuration: 10500ms}",
             "leaderElection: leaseDuration 10500ms must be in whole seconds",
         ),
-        ("leaderElection: {resourceName: ''}", "leaderElection.resourceName: must not be empty"),
         (
             "leaderElection: {resourceLock: endpoints}",
             "leaderElection.resourceLock: must be 'leases'",
