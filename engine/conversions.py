@@ -15,6 +15,7 @@ import msgspec
 _COOKBOOK: Final = (
     "docs/cookbook.md#{} does it with metrics of Prometheus; take it and set its limits"
 )
+_VOLUMES: Final = "NodeVolumeLimits counts these volumes, too"
 Arguments = Mapping[str, Any]
 _HOUR: Final = 3600
 _REJECTED_ABOVE: Final = 10
@@ -160,11 +161,13 @@ class _MetadataArgs(_Args, frozen=True, kw_only=True):
     metadata_source: Literal["Label", "Annotation"]
     metadata_type: Literal["Number", "Timestamp"]
     scoring_strategy: Literal["Highest", "Lowest", "Newest", "Oldest"]
-    timestamp_format: Literal["", "2006-01-02T15:04:05Z07:00"] = ""
+    timestamp_format: str = ""
 
 
 def _metadata(args: Arguments) -> Converted:
     given = msgspec.convert(args, _MetadataArgs)
+    if given.timestamp_format not in ("", "2006-01-02T15:04:05Z07:00"):
+        return Converted("", (f"no policy reads times written as {given.timestamp_format}",))
     best = "highest" if given.scoring_strategy in ("Highest", "Newest") else "lowest"
     lost = "nodes without a value are as good as the worst, and were worse"
     return Converted(f'node-score-by-label (key = "{given.metadata_key}", best = {best})', (lost,))
@@ -189,6 +192,10 @@ _PLUGINS: Final[Mapping[str, Callable[[Arguments], Converted]]] = {
     "NetworkTraffic": _network_traffic,
 }
 _ELSEWHERE: Final[Mapping[str, str]] = {
+    "AzureDiskLimits": _VOLUMES,
+    "EBSLimits": _VOLUMES,
+    "GCEPDLimits": _VOLUMES,
+    "NodeResourcesMostAllocated": "give NodeResourcesFit scoringStrategy: {type: MostAllocated}",
     "TargetLoadPacking": _COOKBOOK.format("target-load-packing"),
     "LoadVariationRiskBalancing": _COOKBOOK.format("load-variation-risk"),
     "LowRiskOverCommitment": _COOKBOOK.format("low-risk-overcommitment"),
@@ -199,6 +206,6 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "NodeResourceTopologyMatch": "docs/cookbook.md#numa-room does it for one resource",
     "NetworkOverhead": "docs/cookbook.md#network-cost does it with measured latencies",
     "SySched": "docs/cookbook.md#syscall-profiles does it with labels",
-    "Peaks": "there is no policy for it yet",
-    "TopologicalSort": "there is no policy for it yet",
 }
+KNOWN: Final = _PLUGINS.keys() | _ELSEWHERE.keys()
+"""Plugins that something is known of."""
