@@ -380,7 +380,7 @@ def settings_of(scheduler: SchedulerDocument | None, berth: BerthDocument) -> Se
         return Settings(berth=berth, election=LeaderElection())
     return Settings(
         profiles=tuple(scheduler.profiles) or Settings().profiles,
-        kubeconfig=scheduler.client_connection.kubeconfig,
+        kubeconfig=scheduler.client_connection.kubeconfig or None,
         initial_backoff_seconds=scheduler.pod_initial_backoff_seconds,
         max_backoff_seconds=scheduler.pod_max_backoff_seconds,
         extenders=tuple(scheduler.extenders),

@@ -202,6 +202,10 @@ def test_what_is_empty_or_no_time_of_the_election_is_by_default_as_go_writes_it(
     assert made.election == LeaderElection(leader_elect=False)
 
 
+def test_an_empty_kubeconfig_is_none_as_a_written_configuration_has_it(load_text):
+    assert load_text(f"{STOCK}clientConnection: {{kubeconfig: ''}}\n").kubeconfig is None
+
+
 def test_scalars_are_what_they_are_to_kube_scheduler(load_text):
     made = load_text(
         f"{STOCK}podMaxBackoffSeconds: 1e3\nenableProfiling: yes\nprofiles: [null]\n"
