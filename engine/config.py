@@ -206,10 +206,11 @@ class SchedulerDocument(_Document):
     @field_validator("leader_election", mode="before")
     @classmethod
     def _defaults(cls, given: object) -> object:
-        """What is empty, or a time of 0, means the default to kube-scheduler."""
+        """A name that is empty, or a time of 0, means the default to kube-scheduler."""
         if not isinstance(given, dict):
             return given
-        return {key: value for key, value in given.items() if value not in ("", "0", "0s")}
+        unset = {key: ("",) if str(key).startswith("resource") else ("0", "0s") for key in given}
+        return {key: value for key, value in given.items() if value not in unset[key]}
 
     @field_validator("profiles")
     @classmethod
@@ -393,10 +394,8 @@ def settings_of(scheduler: SchedulerDocument | None, berth: BerthDocument) -> Se
 
 def _without_meaning(scheduler: SchedulerDocument) -> Iterator[str]:
     """A line for each field that says something else than by default, and changes nothing."""
-    sections: list[tuple[str, BaseModel, Iterable[str]]] = [
-        ("", scheduler, _UNUSED),
-        ("clientConnection.", scheduler.client_connection, _UNUSED_OF_CLIENT),
-    ]
+    sections: list[tuple[str, BaseModel, Iterable[str]]] = [("", scheduler, _UNUSED)]
+    sections += [("clientConnection.", scheduler.client_connection, _UNUSED_OF_CLIENT)]
     sections += [(f"profiles.{i}.", one, _SHARE) for i, one in enumerate(scheduler.profiles)]
     for where, section, names in sections:
         for name in names:

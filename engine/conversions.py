@@ -174,11 +174,9 @@ def _metadata(args: Arguments) -> Converted:
 
 
 def _as(name: str) -> Callable[[Arguments], Converted]:
-    def made(args: Arguments) -> Converted:
-        lost = [f"its argument {key}" for key in sorted(args) if key not in ("apiVersion", "kind")]
-        return Converted(name, tuple(lost))
-
-    return made
+    return lambda args: Converted(
+        name, tuple([f"its argument {key}" for key in sorted(args.keys() - {"apiVersion", "kind"})])
+    )
 
 
 _PLUGINS: Final[Mapping[str, Callable[[Arguments], Converted]]] = {

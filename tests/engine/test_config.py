@@ -320,6 +320,8 @@ def test_one_line_says_where_and_what(line, said, refused):
             "profiles: [{plugins: {placementScore: {enabled: [{name: NodeResourcesFit}]}}}]",
             "profiles.0.plugins.placementScore: Berth has no plugins for groups of pods: its own",
         ),
+        ("leaderElection: {leaseDuration: ''}", "leaderElection.leaseDuration: '' is no duration"),
+        ("leaderElection: {leaderElect: ''}", "leaderElection.leaderElect: must be a valid bool"),
         ("leaderElection: {leaseDuration: 1d}", "leaderElection.leaseDuration: '1d' has a unit"),
         ("podMaxBackoffSeconds: 60:30", "podMaxBackoffSeconds: must be a valid integer"),
         ("leaderElection: {leaderElect: 1s}", "leaderElection.leaderElect: must be a valid bool"),
