@@ -191,11 +191,14 @@ _PLUGINS: Final[Mapping[str, Callable[[Arguments], Converted]]] = {
 }
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "AzureDiskLimits": _VOLUMES,
+    "DiskIO": "docs/cookbook.md#disk-io-budget does it with metrics of Prometheus",
+    "Dynamic": "docs/cookbook.md#node-annotations-as-load does it, if it is Crane's",
     "EBSLimits": _VOLUMES,
     "GCEPDLimits": _VOLUMES,
     "NodeResourcesMostAllocated": "give NodeResourcesFit scoringStrategy: {type: MostAllocated}",
     "TargetLoadPacking": _COOKBOOK.format("target-load-packing"),
     "LoadVariationRiskBalancing": _COOKBOOK.format("load-variation-risk"),
+    "LoadAwareScheduling": "`use load-aware` does it with metrics of Prometheus",
     "LowRiskOverCommitment": _COOKBOOK.format("low-risk-overcommitment"),
     "PreemptionToleration": (
         "docs/cookbook.md#preemption-toleration reads the same annotations, of pods: copy them"

@@ -319,13 +319,16 @@ def test_what_a_start_would_refuse_is_refused_here(world):
 
 
 def test_what_cannot_be_carried_over_is_said(world):
-    score = {"score": {"enabled": [{"name": "TargetLoadPacking"}, {"name": "OwnPlugin"}]}}
+    names = "TargetLoadPacking", "OwnPlugin", "Dynamic", "LoadAwareScheduling"
+    score = {"score": {"enabled": [{"name": name} for name in names]}}
     sort = {"queueSort": {"enabled": [{"name": "Coscheduling"}]}}
     extender = {"urlPrefix": "http://x", "filterVerb": "filter"}
     world.write(profile("a", score | sort), profile("b", sort), extenders=[extender])
     told = world.told()
     assert "docs/cookbook.md#target-load-packing" in told[0]
     assert told[1] == "OwnPlugin: no policy is known for it"
+    assert "docs/cookbook.md#node-annotations-as-load" in told[2]
+    assert "`use load-aware`" in told[3]
     settings, _ = world.loaded()
     assert settings.extenders[0].url_prefix == "http://x"
 
