@@ -240,9 +240,10 @@ class SharedCards:
     def filter(self, question):
         assert question["Nodes"] is None
         fits = {name: self._free(name) is not None for name in question["NodeNames"]}
+        left = [name for name in fits if fits[name]]
         return {
-            "Nodes": None,
-            "NodeNames": [name for name in fits if fits[name]],
+            "Nodes": {"metadata": {}, "items": [node(name) for name in left] or None},
+            "NodeNames": left,
             "FailedNodes": {name: "no card has so much" for name in fits if not fits[name]},
             "Error": "",
         }
