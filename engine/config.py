@@ -429,8 +429,7 @@ def _fields_at(kind: object, place: Sequence[int | str]) -> list[str]:
     """The fields of what is at a place of a document, as they are written."""
     for part in place:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
-            fields = {field.alias: field.annotation for field in kind.model_fields.values()}
-            kind = fields.get(str(part))
+            kind = {of.alias: of.annotation for of in kind.model_fields.values()}.get(str(part))
         else:
             kind = get_args(kind)[-1] if get_args(kind) else None
     if isinstance(kind, type) and issubclass(kind, BaseModel):
