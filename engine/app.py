@@ -53,7 +53,7 @@ from engine.objects import Pod
 from engine.placement import Observer
 from engine.plugins.no_nodes import SchedulingGates
 from engine.plugins.profiles import make_profiles
-from engine.plugins.registry import is_in_tree
+from engine.plugins.registry import IN_TREE
 from engine.policy.bundle import Bundle, Refusal
 from engine.policy.chain import frameworks_of
 from engine.policy.guard import Load
@@ -389,7 +389,7 @@ class App:
     def _read_of_pods(self) -> frozenset[str]:
         """What of pods on nodes is read whatever policies read: others' plugins may read all."""
         plugins = (one.plugin.name for profile in self._profiles for one in profile.plugins)
-        ours = all(is_in_tree(name) or name == EXTENDER for name in plugins)
+        ours = all(name in IN_TREE or name == EXTENDER for name in plugins)
         return frozenset() if ours else EVERYTHING
 
     def _reflectors(self, session: Session, wiring: Wiring) -> list[Reflector[Any]]:

@@ -203,6 +203,15 @@ class SchedulerDocument(_Document):
     extenders: Annotated[list[ExtenderDocument], AfterValidator(checked)] = []
     delay_cache_until_active: bool = False
 
+    @field_validator("leader_election", mode="before")
+    @classmethod
+    def _defaults(cls, given: object) -> object:
+        """A name that is empty, or a time of 0, means the default to kube-scheduler."""
+        if not isinstance(given, dict):
+            return given
+        unset = {key: ("",) if str(key).startswith("resource") else ("0", "0s") for key in given}
+        return {key: value for key, value in given.items() if value not in unset[key]}
+
     @field_validator("profiles")
     @classmethod
     def _apart(cls, profiles: list[ProfileDocument]) -> list[ProfileDocument]:
@@ -372,7 +381,7 @@ def settings_of(scheduler: SchedulerDocument | None, berth: BerthDocument) -> Se
         return Settings(berth=berth, election=LeaderElection())
     return Settings(
         profiles=tuple(scheduler.profiles) or Settings().profiles,
-        kubeconfig=scheduler.client_connection.kubeconfig,
+        kubeconfig=scheduler.client_connection.kubeconfig or None,
         initial_backoff_seconds=scheduler.pod_initial_backoff_seconds,
         max_backoff_seconds=scheduler.pod_max_backoff_seconds,
         extenders=tuple(scheduler.extenders),
@@ -385,10 +394,8 @@ def settings_of(scheduler: SchedulerDocument | None, berth: BerthDocument) -> Se
 
 def _without_meaning(scheduler: SchedulerDocument) -> Iterator[str]:
     """A line for each field that says something else than by default, and changes nothing."""
-    sections: list[tuple[str, BaseModel, Iterable[str]]] = [
-        ("", scheduler, _UNUSED),
-        ("clientConnection.", scheduler.client_connection, _UNUSED_OF_CLIENT),
-    ]
+    sections: list[tuple[str, BaseModel, Iterable[str]]] = [("", scheduler, _UNUSED)]
+    sections += [("clientConnection.", scheduler.client_connection, _UNUSED_OF_CLIENT)]
     sections += [(f"profiles.{i}.", one, _SHARE) for i, one in enumerate(scheduler.profiles)]
     for where, section, names in sections:
         for name in names:
@@ -422,8 +429,7 @@ def _fields_at(kind: object, place: Sequence[int | str]) -> list[str]:
     """The fields of what is at a place of a document, as they are written."""
     for part in place:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
-            fields = {field.alias: field.annotation for field in kind.model_fields.values()}
-            kind = fields.get(str(part))
+            kind = {of.alias: of.annotation for of in kind.model_fields.values()}.get(str(part))
         else:
             kind = get_args(kind)[-1] if get_args(kind) else None
     if isinstance(kind, type) and issubclass(kind, BaseModel):

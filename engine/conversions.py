@@ -16,6 +16,7 @@ _COOKBOOK: Final = (
     "docs/cookbook.md#{} does it with metrics of Prometheus; take it and set its limits"
 )
 _OF_GANGS: Final = "`gang: by pod.group` has the topology of PodGroups with it"
+_VOLUMES: Final = "NodeVolumeLimits counts these volumes, too"
 Arguments = Mapping[str, Any]
 _HOUR: Final = 3600
 _REJECTED_ABOVE: Final = 10
@@ -161,11 +162,13 @@ class _MetadataArgs(_Args, frozen=True, kw_only=True):
     metadata_source: Literal["Label", "Annotation"]
     metadata_type: Literal["Number", "Timestamp"]
     scoring_strategy: Literal["Highest", "Lowest", "Newest", "Oldest"]
-    timestamp_format: Literal["", "2006-01-02T15:04:05Z07:00"] = ""
+    timestamp_format: str = ""
 
 
 def _metadata(args: Arguments) -> Converted:
     given = msgspec.convert(args, _MetadataArgs)
+    if given.timestamp_format not in ("", "2006-01-02T15:04:05Z07:00"):
+        return Converted("", (f"no policy reads times written as {given.timestamp_format}",))
     best = "highest" if given.scoring_strategy in ("Highest", "Newest") else "lowest"
     lost = "nodes without a value are as good as the worst, and were worse"
     return Converted(f'node-score-by-label (key = "{given.metadata_key}", best = {best})', (lost,))
@@ -178,11 +181,9 @@ def _gang_scheduling(args: Arguments) -> Converted:
 
 
 def _as(name: str) -> Callable[[Arguments], Converted]:
-    def made(args: Arguments) -> Converted:
-        lost = [f"its argument {key}" for key in sorted(args) if key not in ("apiVersion", "kind")]
-        return Converted(name, tuple(lost))
-
-    return made
+    return lambda args: Converted(
+        name, tuple([f"its argument {key}" for key in sorted(args.keys() - {"apiVersion", "kind"})])
+    )
 
 
 _PLUGINS: Final[Mapping[str, Callable[[Arguments], Converted]]] = {
@@ -197,8 +198,15 @@ _PLUGINS: Final[Mapping[str, Callable[[Arguments], Converted]]] = {
     "NetworkTraffic": _network_traffic,
 }
 _ELSEWHERE: Final[Mapping[str, str]] = {
+    "AzureDiskLimits": _VOLUMES,
+    "DiskIO": "docs/cookbook.md#disk-io-budget does it with metrics of Prometheus",
+    "Dynamic": "docs/cookbook.md#node-annotations-as-load does it, if it is Crane's",
+    "EBSLimits": _VOLUMES,
+    "GCEPDLimits": _VOLUMES,
+    "NodeResourcesMostAllocated": "give NodeResourcesFit scoringStrategy: {type: MostAllocated}",
     "TargetLoadPacking": _COOKBOOK.format("target-load-packing"),
     "LoadVariationRiskBalancing": _COOKBOOK.format("load-variation-risk"),
+    "LoadAwareScheduling": "`use load-aware` does it with metrics of Prometheus",
     "LowRiskOverCommitment": _COOKBOOK.format("low-risk-overcommitment"),
     "PreemptionToleration": (
         "docs/cookbook.md#preemption-toleration reads the same annotations, of pods: copy them"
@@ -210,6 +218,6 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "TopologyPlacementGenerator": _OF_GANGS,
     "PodGroupPodsCount": _OF_GANGS,
     "DeferredPodScheduling": "nobody is evicted for a resize that waits",
-    "Peaks": "there is no policy for it yet",
-    "TopologicalSort": "there is no policy for it yet",
 }
+KNOWN: Final = _PLUGINS.keys() | _ELSEWHERE.keys()
+"""Plugins that something is known of."""

@@ -32,7 +32,7 @@ class Loader(yaml.SafeLoader):
 
 
 class Dumper(yaml.SafeDumper):
-    """Quotes the texts that one of them would not read as such."""
+    """Quotes the texts that one of them would not read as such; several lines are a block."""
 
 
 Loader.yaml_implicit_resolvers = {
@@ -43,6 +43,9 @@ for _kind, _form in _NUMBERS.items():
     for _to in (Loader, Dumper):
         _to.add_implicit_resolver(f"{_TAG}{_kind}", re.compile(f"({_form})$"), None)
 Dumper.add_implicit_resolver(f"{_TAG}bool", re.compile("[yYnN]$"), None)
+Dumper.add_representer(
+    str, lambda to, text: to.represent_scalar(f"{_TAG}str", text, "|" if "\n" in text else None)
+)
 Loader.add_constructor(f"{_TAG}float", Loader.construct_number)
 
 

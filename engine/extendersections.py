@@ -131,5 +131,4 @@ def checked(extenders: list[ExtenderDocument]) -> list[ExtenderDocument]:
 
 def ignored(extenders: Sequence[ExtenderDocument]) -> list[str]:
     """The resources that NodeResourcesFit does not look at, as an extender does."""
-    managed = (resource for one in extenders for resource in one.managed_resources)
-    return [resource.name for resource in managed if resource.ignored_by_scheduler]
+    return [of.name for one in extenders for of in one.managed_resources if of.ignored_by_scheduler]

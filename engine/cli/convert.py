@@ -19,6 +19,7 @@ import yaml
 from engine.cli import options
 from engine.cli.refusals import reported, written
 from engine.config import (
+    SCHEDULER_API,
     BerthDocument,
     ConfigError,
     SchedulerDocument,
@@ -27,19 +28,17 @@ from engine.config import (
     without_nulls,
 )
 from engine.conversions import Converted, convert
-from engine.documents import Dumper, Loader
+from engine.documents import Dumper, objects_in
 from engine.files import configuration_in
 from engine.plugins.profiles import make_profiles
-from engine.plugins.registry import is_in_tree
+from engine.plugins.registry import IN_TREE
 from engine.policy.bundle import Refusal, compile_at_once, compile_settings, in_a_line
 from engine.policy.findings import new_compiler
 
-_VERSIONS: Final = ("v1", "v1beta3")
-_GROUP: Final = "kubescheduler.config.k8s.io"
+_VERSIONS: Final = [SCHEDULER_API, *(f"{SCHEDULER_API}beta{number}" for number in (3, 2, 1))]
+_KIND: Final = "KubeSchedulerConfiguration"
 _POLICIES: Final = "policies"
 _SORT: Final = "queueSort"
-_OWN_SORT: Final = "PrioritySort"
-_EVERYWHERE: Final = "multiPoint"
 _SORTERS: Final = ("Coscheduling", "QOSSort")
 """Plugins that sort wherever they are enabled."""
 
@@ -81,39 +80,55 @@ def converted(source: Path) -> _Found:
         click.ClickException: it is not such a configuration.
     """
     try:
-        documents = [one for one in yaml.load_all(configuration_in(source), Loader) if one]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as failed:
+        of = objects_in(configuration_in(source))
+        data = [one.get("data") for one in of if one.get("kind") == "ConfigMap"]
+        texts = [str(text) for one in data if isinstance(one, dict) for text in one.values()]
+        of += [one for text in texts if _KIND in text for one in objects_in(text)]
+    except (OSError, ValueError) as failed:
         raise click.ClickException(f"{source}: cannot be read: {failed}") from failed
-    of = [without_nulls(one) for one in documents if isinstance(one, dict)]
-    known = [f"{_GROUP}/{version}" for version in _VERSIONS]
-    if len(of) != 1 or of[0].get("apiVersion") not in known:
-        there = " and ".join(f"{one.get('kind')} of {one.get('apiVersion')}" for one in of)
-        there += "; give what stands in its `data`" if there == "ConfigMap of v1" else ""
+    given = [without_nulls(one) for one in of if one.get("kind") in (_KIND, "BerthConfiguration")]
+    if len(given) != 1 or given[0].get("apiVersion") not in _VERSIONS:
+        names = [f"{one.get('kind')} of {one.get('apiVersion')}" for one in given or of]
+        there = " and ".join(names if given else dict.fromkeys(names))
         raise click.ClickException(
-            f"{source}: expected one KubeSchedulerConfiguration of {' or '.join(known)}, found"
-            f" {there or 'none'}"
+            f"{source}: expected one {_KIND} of {SCHEDULER_API}, v1beta3, v1beta2 or v1beta1, in a"
+            f" ConfigMap or not, found {there or 'none'}"
         )
-    found = _Found({**of[0], "apiVersion": known[0], "kind": "KubeSchedulerConfiguration"})
+    found = _Found({**given[0], "apiVersion": SCHEDULER_API})
+    if given[0]["apiVersion"] in _VERSIONS[2:]:
+        weights = "TaintToleration has 3, NodeAffinity and InterPodAffinity have 2, and had 1"
+        found.lost.append(f"weights by default: {weights}")
     with reported(ConfigError):
         parse(str(source), SchedulerDocument, found.scheduler)
-    for number, profile in enumerate(found.scheduler.get("profiles") or ()):
-        _profile(profile, f"{source}: profiles.{number}", found)
+    # To Berth no profile is one of its own name.
+    profiles = found.scheduler["profiles"] = found.scheduler.get("profiles") or [{}]
+    profiles[0].setdefault("schedulerName", "default-scheduler")
+    gone = [_profile(one, f"{source}: profiles.{n}", found) for n, one in enumerate(profiles)]
+    for profile in profiles if any(gone) else ():
+        sort = {"enabled": [{"name": "PrioritySort"}]}
+        profile["plugins"] = {**profile.get("plugins", {}), _SORT: sort}
     return found
 
 
-def _profile(profile: dict[str, Any], place: str, found: _Found) -> None:
-    """Takes plugins that Berth does not have out of a profile and puts policies in their place."""
-    name = profile.get("schedulerName", "default-scheduler")
+def _profile(profile: dict[str, Any], place: str, found: _Found) -> bool:
+    """Takes plugins that Berth does not have out of a profile and puts policies in their place.
+
+    Whether one of them may have sorted: a policy does, and Berth's own must be there to give way.
+    """
+    name = profile["schedulerName"]
     points: dict[str, dict[str, Any]] = profile.get("plugins") or {}
     configs: list[dict[str, Any]] = profile.get("pluginConfig") or []
     args = {one["name"]: one.get("args") or {} for one in configs}
+    for one in args.values():
+        if one.get("apiVersion") in _VERSIONS:
+            one["apiVersion"] = SCHEDULER_API
     enabled = [(point, one) for point, of in points.items() for one in of.get("enabled") or ()]
     sorts = {one["name"] for point, one in enabled if point == _SORT or one["name"] in _SORTERS}
     weights: dict[str, int] = {}
     for _, one in enabled:
         weights[one["name"]] = max(weights.get(one["name"], 0), one.get("weight") or 0)
     for plugin in dict.fromkeys([*weights, *args]):
-        if not is_in_tree(plugin):
+        if plugin not in IN_TREE:
             of = "" if plugin in sorts else name
             try:
                 _plugin(plugin, args.get(plugin, {}), weights.get(plugin, 0), of, found)
@@ -121,23 +136,18 @@ def _profile(profile: dict[str, Any], place: str, found: _Found) -> None:
                 where = f"{place}.pluginConfig: {plugin}"
                 raise click.ClickException(f"{where}: {wrong}") from wrong
     left = {
-        "plugins": {point: kept for point, of in points.items() if (kept := _kept(point, of))},
-        "pluginConfig": [one for one in configs if is_in_tree(one["name"])],
+        "plugins": {point: kept for point, of in points.items() if (kept := _kept(of))},
+        "pluginConfig": [one for one in configs if one["name"] in IN_TREE],
     }
     for key, value in left.items():
         profile.pop(key, None)
         profile |= {key: value} if value else {}
+    return any(at in (_SORT, "multiPoint") and one["name"] not in IN_TREE for at, one in enabled)
 
 
-def _kept(point: str, plugins: dict[str, Any]) -> dict[str, Any]:
-    enabled = plugins.get("enabled") or []
-    kept = {**plugins, "enabled": [one for one in enabled if is_in_tree(one["name"])]}
-    if point in (_SORT, _EVERYWHERE) and len(kept["enabled"]) < len(enabled):
-        # A policy sorts in its place, and Berth's own sort must be there to give way.
-        disabled = plugins.get("disabled") or []
-        stays = [one for one in disabled if point != _SORT and one["name"] != _OWN_SORT]
-        kept["disabled"] = stays
-    return {key: value for key, value in kept.items() if value}
+def _kept(plugins: dict[str, Any]) -> dict[str, Any]:
+    enabled = [one for one in plugins.get("enabled") or () if one["name"] in IN_TREE]
+    return {key: of for key, of in {**plugins, "enabled": enabled}.items() if of}
 
 
 def _plugin(plugin: str, args: dict[str, Any], weight: int, profile: str, found: _Found) -> None:
@@ -165,30 +175,22 @@ def _plugin(plugin: str, args: dict[str, Any], weight: int, profile: str, found:
 def config_of(found: _Found, folder: Path | None = None) -> list[dict[str, Any]]:
     """The two documents of a configuration, with policies in ConfigMaps, or in a folder."""
     berth: dict[str, Any] = {"apiVersion": "berth.dev/v1", "kind": "BerthConfiguration"}
-    profiles = found.scheduler.get("profiles") or [{}]
-    names = [one.get("schedulerName", "default-scheduler") for one in profiles]
+    names = [one["schedulerName"] for one in found.scheduler["profiles"]]
     if len(names) == 1:
         everything = {**found.policies.pop("", {}), **found.policies.pop(names[0], {})}
         found.policies = {"": everything} if everything else {}
-    if list(found.policies) == [""]:
-        berth["policies"] = _place(_POLICIES, folder)
-    elif found.policies:
-        berth["policies"] = {
-            "sources": [
-                {**_place(name, folder), **({"profiles": [profile]} if profile else {})}
-                for profile, name in _names(found.policies).items()
-            ]
-        }
+    sources: list[dict[str, Any]] = []
+    for profile, name in _names(found.policies).items():
+        of = {"profiles": [profile]} if profile else {}
+        place = {"configMap": f"berth-system/{name}"}
+        if folder is not None:
+            place = {"dir": str(folder.absolute() / name)}  # from wherever it is started
+        sources.append(place | of)
+    if sources:
+        berth["policies"] = {"sources": sources} if any(found.policies) else sources[0]
     if found.prometheus:
         berth["prometheus"] = {"url": found.prometheus}
     return [found.scheduler, berth]
-
-
-def _place(name: str, folder: Path | None) -> dict[str, str]:
-    """Where policies are read; a folder from wherever it is started."""
-    if folder is None:
-        return {"configMap": f"berth-system/{name}"}
-    return {"dir": f"{folder.absolute() / name}"}
 
 
 def _names(profiles: Iterable[str]) -> dict[str, str]:
@@ -225,7 +227,9 @@ def _check(source: Path, config: list[dict[str, Any]], found: _Found) -> None:
     with reported(ConfigError):
         scheduler = parse(str(source), SchedulerDocument, config[0])
         berth = parse(str(source), BerthDocument, config[1])
-        make_profiles(settings_of(scheduler, berth), str(source))
+        settings = settings_of(scheduler, berth)
+        make_profiles(settings, str(source))
+    found.lost += settings.notes
     folders = [
         one.folder if berth.policies.in_folders else "" for one in berth.policies.all_sources
     ]
@@ -239,20 +243,8 @@ def _check(source: Path, config: list[dict[str, Any]], found: _Found) -> None:
         found.lost += [in_a_line(one) for one in made.diagnostics if one.is_error]
 
 
-class _Dumper(Dumper):
-    """Policies as blocks, so that they can be read."""
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _text)
-
-
 def _as_text(documents: list[dict[str, Any]]) -> str:
-    return str(yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=1000))
+    return str(yaml.dump_all(documents, Dumper=Dumper, sort_keys=False, width=1000))
 
 
 def _write(folder: Path, config: list[dict[str, Any]], found: _Found) -> None:

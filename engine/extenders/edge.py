@@ -34,8 +34,6 @@ log = logging.getLogger(__name__)
 NODES = Resource(Whole, "/api/v1/nodes")
 """Watched where an extender is sent whole nodes."""
 _encode = msgspec.json.Encoder().encode
-
-
 _spec = msgspec.json.Decoder(PodSpec)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.conversions import convert
+from engine.conversions import KNOWN
 from engine.display import nearest
 from engine.framework.interface import Plugin
 from engine.plugins import out_of_tree
@@ -70,14 +70,13 @@ def make_plugin(name: str, args: Arguments | None = None) -> Plugin:
         ValueError: there is no plugin of that name, or the arguments are not valid for it.
     """
     try:
-        make = _in_tree if is_in_tree(name) else out_of_tree.load
+        make = _in_tree if name in IN_TREE else out_of_tree.load
         made = make(name, args or {})
     except ValueError as wrong:
         raise ValueError(f"plugin {name!r}: {wrong}") from wrong
     if made is None:
-        if convert(name, {}) is None:
-            cure = nearest(name, {*IN_TREE, *out_of_tree.names()})
-        else:
+        cure = nearest(name, {*IN_TREE, *out_of_tree.names()})
+        if name in KNOWN:
             cure = "; `berth convert` writes policies in its place, and says what they leave out"
         raise ValueError(f"no plugin is named {name!r}{cure}")
     return made
@@ -114,8 +113,3 @@ def _all_read(given: Any, read: Any) -> None:  # noqa: ANN401 - a document, and 
     elif isinstance(read, list | tuple):
         for pair in zip(given, read, strict=True):
             _all_read(*pair)
-
-
-def is_in_tree(name: str) -> bool:
-    """Whether the plugin of that name is one of ours."""
-    return name in IN_TREE

@@ -219,3 +219,71 @@ def test_an_extender_binds_and_says_who_is_evicted(cluster, extender, scheduler)
     wait_until("the important one is bound", lambda: cluster.node_of("important"))
     assert cluster.node_of("important") == "n2"
     assert cluster.get(on_n2) is None
+
+
+CARD, CARDS = 8, 2
+
+
+class SharedCards:
+    """Memory of graphics cards, given away by an extender that keeps it in annotations of pods."""
+
+    def __init__(self, api, namespace):
+        self._api, self._pods = api, f"/api/v1/namespaces/{namespace}/pods"
+
+    def _free(self, node):
+        """The first card of a node with room for a pod of 5, if any."""
+        _, found = self._api.request("GET", self._pods)
+        on = [one["metadata"].get("annotations", {}) for one in found["items"]]
+        used = [one["card"] for one in on if one.get("node") == node]
+        return next((card for card in range(CARDS) if used.count(str(card)) * 5 + 5 <= CARD), None)
+
+    def filter(self, question):
+        assert question["Nodes"] is None
+        fits = {name: self._free(name) is not None for name in question["NodeNames"]}
+        left = [name for name in fits if fits[name]]
+        return {
+            "Nodes": {"metadata": {}, "items": [node(name) for name in left] or None},
+            "NodeNames": left,
+            "FailedNodes": {name: "no card has so much" for name in fits if not fits[name]},
+            "Error": "",
+        }
+
+    def bind(self, question):
+        """First the pod is written to, then bound."""
+        path, node = f"{self._pods}/{question['PodName']}", question["Node"]
+        notes = {"card": str(self._free(node)), "node": node}
+        assert self._api.request("PATCH", path, {"metadata": {"annotations": notes}})[0] == 200
+        meta = {"name": question["PodName"], "uid": question["PodUID"]}
+        body = {"metadata": meta, "target": {"kind": "Node", "name": node}}
+        return (
+            {"Error": ""} if self._api.request("POST", f"{path}/binding", body)[0] == 201 else 500
+        )
+
+
+@pytest.mark.parametrize("scheduler", [STOCK, "berth"])
+def test_an_extender_gives_away_parts_of_cards(cluster, extender, scheduler):
+    memory = "example.com/card-memory"
+    for name in ("n1", "n2"):
+        cluster.creates("Node", node(name, **{memory: str(CARD * CARDS)}))
+    cards = SharedCards(cluster.api, cluster.namespace)
+    made = extender(filter=cards.filter, bind=cards.bind)
+    verbs = {"filterVerb": "filter", "bindVerb": "bind", "nodeCacheCapable": True}
+    managed = [{"name": memory, "ignoredByScheduler": False}]
+    cluster.starts(scheduler, {"urlPrefix": made.url, **verbs, "managedResources": managed})
+    cluster.creates("Pod", pod("other", cluster.namespace, scheduler))
+    amounts = {memory: "5"}
+    for name in ("a", "b", "c", "d", "left"):  # who is bound is seen by the next question
+        wants = pod(name, cluster.namespace, scheduler)
+        wants["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
+        cluster.creates("Pod", wants)
+        if name != "left":
+            wait_until(f"{name} is bound", lambda name=name: cluster.node_of(name))
+    wait_until("the fifth is told", lambda: cluster.why("left"))
+    reason, message = cluster.why("left")
+    assert reason == "Unschedulable"
+    assert message.startswith("0/2 nodes are available: 2 no card has so much. ")
+    assert [q["PodName"] for verb, q in made.asked if verb == "bind"] == ["a", "b", "c", "d"]
+    wait_until("who wants no card is bound", lambda: cluster.node_of("other"))
+    assert "other" not in {q["Pod"]["metadata"]["name"] for verb, q in made.asked if verb != "bind"}
+    cluster.kubectl("delete", "pod", "a", "--namespace", cluster.namespace)
+    wait_until("its place is taken", lambda: cluster.node_of("left"))

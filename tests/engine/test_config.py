@@ -194,6 +194,18 @@ def test_fractions_of_seconds_count_and_null_is_as_if_it_was_not_there(load_text
     assert made.election.lease_duration == "15s"
 
 
+def test_what_is_empty_or_no_time_of_the_election_is_by_default_as_go_writes_it(load_text):
+    made = load_text(
+        f"{STOCK}leaderElection: {{leaderElect: false, leaseDuration: 0s, renewDeadline: 0s,"
+        " retryPeriod: '0', resourceLock: '', resourceName: '', resourceNamespace: ''}\n"
+    )
+    assert made.election == LeaderElection(leader_elect=False)
+
+
+def test_an_empty_kubeconfig_is_none_as_a_written_configuration_has_it(load_text):
+    assert load_text(f"{STOCK}clientConnection: {{kubeconfig: ''}}\n").kubeconfig is None
+
+
 def test_scalars_are_what_they_are_to_kube_scheduler(load_text):
     made = load_text(
         f"{STOCK}podMaxBackoffSeconds: 1e3\nenableProfiling: yes\nprofiles: [null]\n"
@@ -308,6 +320,8 @@ def test_one_line_says_where_and_what(line, said, refused):
             "profiles: [{plugins: {placementScore: {enabled: [{name: NodeResourcesFit}]}}}]",
             "profiles.0.plugins.placementScore: Berth has no plugins for groups of pods: its own",
         ),
+        ("leaderElection: {leaseDuration: ''}", "leaderElection.leaseDuration: '' is no duration"),
+        ("leaderElection: {leaderElect: ''}", "leaderElection.leaderElect: must be a valid bool"),
         ("leaderElection: {leaseDuration: 1d}", "leaderElection.leaseDuration: '1d' has a unit"),
         ("podMaxBackoffSeconds: 60:30", "podMaxBackoffSeconds: must be a valid integer"),
         ("leaderElection: {leaderElect: 1s}", "leaderElection.leaderElect: must be a valid bool"),
@@ -323,7 +337,6 @@ def test_one_line_says_where_and_what(line, said, refused):
             "leaderElection: {leaseDuration: 10500ms}",
             "leaderElection: leaseDuration 10500ms must be in whole seconds",
         ),
-        ("leaderElection: {resourceName: ''}", "leaderElection.resourceName: must not be empty"),
         (
             "leaderElection: {resourceLock: endpoints}",
             "leaderElection.resourceLock: must be 'leases'",

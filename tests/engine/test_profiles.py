@@ -254,6 +254,11 @@ def test_a_node_that_comes_into_sight_wakes():
             "`berth convert` writes policies in its place, and says what they leave out",
         ),
         (
+            {"plugins": {"score": {"enabled": [{"name": "NodeMetadata"}]}}},
+            "no plugin is named 'NodeMetadata'; "
+            "`berth convert` writes policies in its place, and says what they leave out",
+        ),
+        (
             {"plugins": {"score": {"enabled": [{"name": "TargetLoadPacking"}]}}},
             "no plugin is named 'TargetLoadPacking'; "
             "`berth convert` writes policies in its place, and says what they leave out",

@@ -240,6 +240,8 @@ def test_nodes_by_their_metadata(world, kind, strategy, best):
     use = f'use node-score-by-label (key = "example.com/at", best = {best}) weight 5'
     assert use in world.convert().stdout
     world.loaded()
+    world.write(profile("a", score, NodeMetadata={**args, "timestampFormat": "2006-01-02"}))
+    assert world.told() == ["NodeMetadata: no policy reads times written as 2006-01-02"]
 
 
 def test_the_configuration_that_the_chart_of_scheduler_plugins_writes(world):
@@ -254,8 +256,67 @@ def test_the_configuration_that_the_chart_of_scheduler_plugins_writes(world):
     settings, bundle = world.loaded()
     assert len(make_profiles(settings)) == 2
     assert "coscheduling" not in bundle.profiles
-    disabled = settings.profiles[0].plugins.multi_point.disabled
-    assert [one.name for one in disabled] == ["ImageLocality"]
+    plugins = settings.profiles[0].plugins
+    assert [one.name for one in plugins.queue_sort.enabled] == ["PrioritySort"], "to give way"
+    assert "ImageLocality" in [one.name for one in plugins.multi_point.disabled]
+
+
+@pytest.mark.parametrize("at", ["queueSort", "multiPoint"])
+@pytest.mark.parametrize("off", ["PrioritySort", "*"])
+def test_a_plugin_that_sorts_is_enabled_at_all_points_and_the_other_disabled_anywhere(
+    world, at, off
+):
+    plugins = {"multiPoint": {"enabled": [{"name": "Coscheduling"}, {"name": "DefaultBinder"}]}}
+    plugins.setdefault(at, {})["disabled"] = [{"name": off}]
+    world.write(profile("one", plugins))
+    assert len(make_profiles(world.loaded()[0])) == 1
+
+
+def test_a_plugin_of_one_profile_alone_that_sorts_nothing_leaves_the_order_of_all(world):
+    plugins = {"multiPoint": {"enabled": [{"name": "EBSLimits"}]}}
+    world.write(profile("one", plugins), profile("two"))
+    assert len(make_profiles(world.loaded()[0])) == 2
+
+
+OLD = HEAD.replace("v1\n", "v1beta2\n")
+
+
+def test_an_older_configuration_in_the_manifest_of_its_scheduler(world):
+    """As `--write-config-to` wrote it, plugins that are gone and versions of arguments included."""
+    config = yaml.safe_load(OLD) | {
+        "parallelism": 8,
+        "profiles": [
+            profile(
+                "old",
+                {"filter": {"enabled": [{"name": "EBSLimits"}]}},
+                InterPodAffinity={
+                    "apiVersion": "kubescheduler.config.k8s.io/v1beta2",
+                    "kind": "InterPodAffinityArgs",
+                    "hardPodAffinityWeight": 5,
+                },
+                NodeResourcesMostAllocated={},
+            )
+        ],
+    }
+    data = {"note": "a: [", "config.yaml": yaml.safe_dump(config)}
+    objects = [{"kind": "ConfigMap", "data": data}, {"kind": "Deployment"}]
+    world.file.write_text(yaml.safe_dump({"kind": "List", "items": objects}), "utf-8")
+    [only] = world.loaded()[0].profiles
+    assert only.plugin_config[0].args["hardPodAffinityWeight"] == 5
+    told = [
+        "weights by default: TaintToleration has 3",
+        "EBSLimits: NodeVolumeLimits counts",
+        "NodeResourcesMostAllocated: give NodeResourcesFit scoringStrategy: {type: Most",
+        "parallelism: 8 changes nothing",
+    ]
+    for line, said in zip(world.told(), told, strict=True):
+        assert line.startswith(said)
+
+
+@pytest.mark.parametrize("profiles", ["", "profiles: []\n", "profiles: [{}]\n"])
+def test_without_a_name_it_stays_the_scheduler_of_pods_that_name_none(world, profiles):
+    world.file.write_text(HEAD + profiles, "utf-8")
+    assert world.loaded()[0].scheduler_name == "default-scheduler"
 
 
 def test_what_a_start_would_refuse_is_refused_here(world):
@@ -266,13 +327,16 @@ def test_what_a_start_would_refuse_is_refused_here(world):
 
 
 def test_what_cannot_be_carried_over_is_said(world):
-    score = {"score": {"enabled": [{"name": "TargetLoadPacking"}, {"name": "OwnPlugin"}]}}
+    names = "TargetLoadPacking", "OwnPlugin", "Dynamic", "LoadAwareScheduling"
+    score = {"score": {"enabled": [{"name": name} for name in names]}}
     sort = {"queueSort": {"enabled": [{"name": "Coscheduling"}]}}
     extender = {"urlPrefix": "http://x", "filterVerb": "filter"}
     world.write(profile("a", score | sort), profile("b", sort), extenders=[extender])
     told = world.told()
     assert "docs/cookbook.md#target-load-packing" in told[0]
     assert told[1] == "OwnPlugin: no policy is known for it"
+    assert "docs/cookbook.md#node-annotations-as-load" in told[2]
+    assert "`use load-aware`" in told[3]
     settings, _ = world.loaded()
     assert settings.extenders[0].url_prefix == "http://x"
 
@@ -292,9 +356,14 @@ def test_what_is_printed_can_be_applied(world):
     ("text", "said"),
     [
         ("a: [", "cannot be read"),
-        ("kind: Pod\napiVersion: v1", "v1beta3, found Pod of v1"),
+        ("kind: Pod\napiVersion: v1\n---\n" * 2, "or not, found Pod of v1\n"),
         ("# nothing", "expected one KubeSchedulerConfiguration"),
-        (HEAD.replace("v1\n", "v1beta2\n"), "of kubescheduler.config.k8s.io/v1 or"),
+        (
+            HEAD.replace("v1\n", "v1alpha1\n"),
+            "of kubescheduler.config.k8s.io/v1, v1beta3, v1beta2 or",
+        ),
+        (f"{HEAD}---\n{HEAD}", "config.k8s.io/v1 and KubeSchedulerConfiguration of"),
+        (f"{HEAD}---\nkind: BerthConfiguration", " and BerthConfiguration of None"),
         (HEAD + "paralelism: 3", "did you mean parallelism"),
         (HEAD + "profiles: [x]", "profiles.0: "),
         (HEAD + "profiles: [{plugins: {score: {enabled: [PodState]}}}]", "score.enabled.0: "),
@@ -303,7 +372,10 @@ def test_what_is_printed_can_be_applied(world):
             HEAD + "profiles: [{pluginConfig: [{name: Coscheduling, args: {permit: 3}}]}]",
             "profiles.0.pluginConfig: Coscheduling: Object contains unknown field `permit`",
         ),
-        ("apiVersion: v1\nkind: ConfigMap\ndata: {}\n", "found ConfigMap of v1; give what stands"),
+        (
+            "apiVersion: v1\nkind: ConfigMap\ndata: []\n",
+            "in a ConfigMap or not, found ConfigMap of",
+        ),
     ],
 )
 def test_what_is_no_such_configuration(world, text, said):
