@@ -20,7 +20,7 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.process import wait_until
 from tests.cluster.proxy import Proxy
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.cluster
 FEW_CALLS = 5
 MASTERS = "system:masters"
 

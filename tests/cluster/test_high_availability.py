@@ -25,7 +25,7 @@ from tests.cluster.berth import Berth, node, pod
 from tests.cluster.process import wait_until
 from tests.effort import examples
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(200)]
+pytestmark = pytest.mark.cluster
 
 LEASE, RENEW, RETRY = 6, 4, 1
 NODES = 12
@@ -329,7 +329,6 @@ class Editor:
         self._write(data={"blank.policy": ""})
 
 
-@pytest.mark.timeout(200 + 2 * EDITS)
 def test_edits_go_on_while_the_leader_is_killed(replicas, tmp_path):
     """Every placement is what the bundle that it names says; no pod is lost or bound twice."""
     plane, namespace = replicas.plane, replicas.namespace
