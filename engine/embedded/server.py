@@ -258,19 +258,17 @@ class ApiServer:
         bookmarks = query.get("allowWatchBookmarks") in TRUE
         stream = _Stream(_view(request, target), response, _revision_of(query), bookmarks)
         response.enable_chunked_encoding()
-        await response.prepare(request)
         seconds = float(_whole(query.get("timeoutSeconds", "0"), "timeoutSeconds")) or 1800.0
-        try:
-            if stream.revision == 0:
-                await self._send_all(stream)
-            else:
-                self._check_revision(stream.revision)
-            await self._follow(stream, seconds)
-        except ApiError as refusal:
-            await response.write(_line("ERROR", _encode(refusal.status())))
-        except ClientConnectionResetError:
-            return response  # the client left, as watchers do
-        with contextlib.suppress(ClientConnectionResetError):
+        with contextlib.suppress(ClientConnectionResetError):  # the client left, as watchers do
+            await response.prepare(request)
+            try:
+                if stream.revision == 0:
+                    await self._send_all(stream)
+                else:
+                    self._check_revision(stream.revision)
+                await self._follow(stream, seconds)
+            except ApiError as refusal:
+                await response.write(_line("ERROR", _encode(refusal.status())))
             await response.write_eof()
         return response
 

@@ -55,9 +55,9 @@ class WholeObjects(Handler[Whole]):
             answer = await self._client.request("GET", pod_path(pod.namespace, pod.name))
             found, body = messages.whole(answer.checked().body)
             node = _spec.decode(found.spec).node_name
-        except NotFound:
-            return None
         except (KubeError, msgspec.DecodeError) as error:
+            if isinstance(error, NotFound) and error.of_object:
+                return None
             raise LookupError(f"the pod cannot be read for extenders: {error}") from error
         return None if found.metadata.uid != pod.uid or node else body
 

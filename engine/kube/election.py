@@ -147,7 +147,8 @@ class Elector(Handler[Lease]):
         _LOG.info(
             'Attempting to acquire leader lease lease="%s" identity="%s"', self.title, self._me
         )
-        while not await self._attempt():
+        # What came too late to be ours for sure is renewed first.
+        while not (await self._attempt() and self.may_write()):
             await self._until_worth_trying()
         _LOG.info('Successfully acquired lease lease="%s" identity="%s"', self.title, self._me)
         self.leading.set()

@@ -350,10 +350,10 @@ class KubeEffectWriter:
             await _patch_status(self._evictions, pod, [told])
             body = _encoder.encode(options)
             (await self._evictions.request("DELETE", path, body=body)).checked()
-        except (NotFound, Conflict):
-            return ""  # gone, or another pod has its name
         except KubeError as error:
-            return str(error)
+            another = isinstance(error, Conflict) and "UID" in error.message  # has its name
+            is_gone = another or (isinstance(error, NotFound) and error.of_object)
+            return "" if is_gone else str(error)
         self._wiring.telemetry.add(Count.PODS_EVICTED)
         return ""
 

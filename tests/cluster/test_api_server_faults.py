@@ -45,7 +45,6 @@ def binding_successes(plane):
     )
 
 
-@pytest.mark.timeout(280)
 def test_nothing_is_lost_or_bound_twice_when_the_api_server_dies_twice(
     fresh_control_plane, tmp_path
 ):

@@ -212,7 +212,6 @@ filter: (spare ?? 1) >= 0
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{manifests.NAMESPACE}/leases"
 
 
-@pytest.mark.timeout(280)
 def test_the_real_prometheus_sees_each_panel_and_the_faults(watched):
     watching, deployed = watched
     plane = deployed.plane

@@ -14,7 +14,7 @@ from tests.cluster.berth import Berth, node, pod
 from tests.cluster.process import free_port, wait_until
 from tests.cluster.scraping import Scraper, get
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(200)]
+pytestmark = pytest.mark.cluster
 
 POLICY = "filter: pod.name contains nginx -> node.label test=test\n"
 

@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.berth import Berth, node, pod
 from tests.cluster.process import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.cluster
 NAME = "berth-policies"
 
 

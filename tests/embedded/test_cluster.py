@@ -208,6 +208,24 @@ def test_it_stops_while_clients_watch() -> None:
     asyncio.run(main())
 
 
+def test_a_client_that_leaves_as_its_watch_expires_is_no_fault(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test(cluster: EmbeddedCluster, session: aiohttp.ClientSession) -> None:
+        runner = cluster._server._runner
+        assert runner is not None
+        assert runner.server is not None
+        async with session.get("/api/v1/pods?watch=1&resourceVersion=1"):
+            cluster.create("pods", pod("p"), namespace="default")
+            cluster.compact()
+            for one in runner.server.connections:
+                assert one.transport is not None
+                one.transport.abort()
+
+    with_cluster(test)
+    assert not caplog.records
+
+
 def test_it_starts_again_on_the_same_port() -> None:
     async def main() -> None:
         cluster = EmbeddedCluster(clock=ManualClock())

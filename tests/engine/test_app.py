@@ -138,7 +138,7 @@ async def process(cluster, settings=None, kubeconfig=None, journal=None):
     try:
         yield made
         made.stop.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await made.task
     finally:
         made.task.cancel()
@@ -711,7 +711,7 @@ def test_stopping_in_the_middle_leaves_no_pod_half_bound():
             names = [made.pod(f"redis-{number}") for number in range(60)]
             await made.until(lambda: made.placed)
             made.stop.set()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await made.task
             assert made.app.scheduler.in_flight == 0
             decided = {name: node for name, node in made.placed if node}
@@ -736,7 +736,7 @@ def test_stopping_early(when):
             made = Process(cluster, settings_of(cluster), kubeconfig)
             await asyncio.sleep(0 if "synced" in when else 0.05)
             made.stop.set()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await made.task
 
     run(main)
@@ -822,7 +822,7 @@ def test_who_loses_the_lease_ends():
             taken = {"spec": {"holderIdentity": "other", "leaseDurationSeconds": 3600}}
             cluster.patch("leases", "berth", taken, namespace="kube-system")
             with pytest.raises(LeaseLost, match="kube-system/berth"):
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(60):
                     await made.task
             assert cluster.get("leases", "berth", namespace="kube-system")["spec"]["holderIdentity"]
 

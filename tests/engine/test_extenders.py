@@ -7,7 +7,7 @@ import base64
 import itertools
 import json
 import ssl
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 
 import msgspec
@@ -21,11 +21,12 @@ from engine.config import ConfigError, SchedulerDocument, Settings, parse
 from engine.cycle import conclude, decide, feasible
 from engine.extenders import messages
 from engine.extenders.asking import ExtenderError, Extenders
-from engine.extenders.edge import ExtenderBinder
+from engine.extenders.edge import ExtenderBinder, WholeObjects
 from engine.framework.edge import BindOutcome
 from engine.framework.effects import Bind
 from engine.framework.opinion import LEFT_OUT, NOT_ASKED, Opinion, Scored
 from engine.framework.runtime import Framework
+from engine.kube.session import Response
 from engine.objects import Node, Pod, from_builtins
 from engine.plugins.profiles import make_profiles
 from engine.pods.podinfo import make_pod_info
@@ -38,6 +39,7 @@ from tests.effort import examples
 from tests.engine.fake_extender import FakeExtender
 from tests.engine.policy.builders import compiled
 from tests.engine.test_scheduler import World, in_a_loop
+from tests.scenarios.fake_server import status
 
 GPU = "example.com/gpu"
 
@@ -809,3 +811,16 @@ def test_whole_objects_keep_what_is_not_read_and_lose_managed_fields():
     assert from_builtins(Pod, kept).metadata.name == "p"
     assert make_pod_info(from_builtins(Pod, kept)).uid == "u"
     assert isinstance(from_builtins(Node, kept), Node)
+
+
+@pytest.mark.parametrize(
+    ("body", "is_gone"), [(status(404, "no such pod", "NotFound"), True), (b"no backend", False)]
+)
+def test_anothers_404_does_not_say_that_the_pod_is_gone(body, is_gone):
+    class Client:
+        async def request(self, *_, **__):
+            return Response(404, {}, body)
+
+    asked = WholeObjects(Client()).pod(make_pod("p"))
+    with nullcontext() if is_gone else pytest.raises(LookupError, match="no backend"):
+        assert asyncio.run(asked) is None

@@ -242,6 +242,26 @@ async def test_a_leader_that_was_frozen_does_not_renew_even_where_nobody_took_ov
 
 
 @in_a_world
+async def test_a_lease_that_was_got_too_late_is_renewed_before_anybody_leads(world):
+    answered, late = world.leases.request, asyncio.Event()
+
+    async def slow(method, path, **options):
+        answer = await answered(method, path, **options)
+        await late.wait()
+        return answer
+
+    world.leases.request = slow
+    one = world.replica("one")
+    await world.advance(11)
+    late.set()
+    await world.advance(0)
+    assert world.leases.holder == "one"
+    assert not one.elector.leading.is_set()
+    await world.advance(5)
+    assert leads(one)
+
+
+@in_a_world
 async def test_a_released_lease_is_taken_as_soon_as_the_watch_tells(world):
     one = world.replica("one")
     await world.advance(0)
