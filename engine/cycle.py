@@ -181,6 +181,14 @@ def _choose_widely(
     opinion: Opinion | None,
 ) -> Decision:
     """The choice where a plugin or an extender looks further than a row in every cycle."""
+    nominated = _promised_alone(pod, snapshot)
+    if (
+        nominated >= 0
+        and opinion is None
+        and not known.filters
+        and known.keys.cells[nominated] >= 0
+    ):
+        return _single(pod, snapshot, framework, nominated)
     candidates = mine = framework.candidates(known, pod, snapshot)
     if opinion is not None:
         candidates = mine[opinion.passes(snapshot.nodes)[mine]]
@@ -192,11 +200,10 @@ def _choose_widely(
             rejections = replace(rejections, each=(*rejections.each, *theirs), memo={})
         return _unplaced(pod, snapshot, framework, rejections=rejections)
     nominated = snapshot.nodes.row(snapshot.nominations.node_of(pod.uid))
-    if nominated >= 0 and nominated in candidates:
+    if nominated in candidates or len(candidates) == 1:
         # Preemption, or whoever nominated, made room there: taken without scoring.
-        return _single(pod, snapshot, framework, nominated)
-    if len(candidates) == 1:
-        return _single(pod, snapshot, framework, int(candidates[0]))
+        row = nominated if nominated in candidates else int(candidates[0])
+        return _single(pod, snapshot, framework, row)
     if known.keys.bad is not None:
         raise known.keys.bad
     keys = framework.keys(known, pod, snapshot, candidates)
@@ -216,6 +223,14 @@ def _choose_widely(
 
     total = int(steps[best]) / FRACTION + known.keys.base
     return _decision(pod, snapshot, framework, row, len(candidates), total, work_out)
+
+
+def _promised_alone(pod: PodInfo, snapshot: Snapshot) -> int:
+    """The row that the pod is promised, and nobody who comes before it there; -1: none."""
+    node = snapshot.nominations.node_of(pod.uid)
+    beside = [one for one in snapshot.nominations.on(node) if one.uid != pod.uid]
+    ahead = any(one.priority >= pod.priority for one in beside)
+    return -1 if ahead else snapshot.nodes.row(node)
 
 
 def _single(pod: PodInfo, snapshot: Snapshot, framework: Framework, row: int) -> Decision:

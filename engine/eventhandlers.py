@@ -399,7 +399,7 @@ class PodHandler(_Handler):
                 self.queue.move(POD_FREED, on_node(pod, node), None)
             promised = {one.uid for one in self.cache.nominations.on(node)}
             if promised:  # they may have counted on it, whoever rejects them now
-                self.queue.move(EVERYTHING, only=lambda other: other.uid in promised)
+                self.queue.move(EVERYTHING, uids=promised)
         elif gone and self.cache.withdraw(uid):
             self._nomination_lost(pod)
 

@@ -136,6 +136,11 @@ HintFn = Callable[[PodInfo, Seen, Seen, Snapshot], QueueingHint]
 """(waiting pod, object before, object after, cluster after the event) -> hint. Pure."""
 
 
+def never(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:  # noqa: ARG001 - a hint
+    """Of events that are registered and wake nobody: others do that. Nobody asks it."""
+    return QueueingHint.SKIP
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterEventWithHint:
     """A registration: the event, and the function that looks closer (None: always QUEUE).

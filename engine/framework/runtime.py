@@ -273,7 +273,7 @@ class Framework:
             own = self._asking.mask(filtering, pod, snapshot, slice(0, len(passed)))
             if own is not None:
                 passed &= own
-        if len(snapshot.nominations):
+        if len(snapshot.nominations) and passed.any():
             passed[self.trial(pod, snapshot).promised(passed)] = False
         return np.flatnonzero(passed)
 

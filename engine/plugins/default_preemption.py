@@ -22,7 +22,7 @@ from engine.collective.search import cheapest, outcomes_of
 from engine.collective.victims import Budget, Hunt, Kinds, Plans, kind_of, plan, starts
 from engine.framework.decision import Choices, FitError, PostFilterResult, Rank, Rejections
 from engine.framework.effects import Evict
-from engine.framework.events import Action, QueueingHint, Resource, Seen
+from engine.framework.events import Action, Resource, never
 from engine.framework.interface import PluginArgs, Points, WhatIf
 from engine.framework.opinion import LEFT_OUT
 from engine.framework.snapshot import PodColumns, Snapshot
@@ -95,7 +95,7 @@ class DefaultPreemption:
     def points(self) -> Points:
         """What wakes the pod are the events of the plugins that rejected it."""
         return Points(
-            events=(on(Resource.ASSIGNED_POD, Action.DELETE, never_by_itself),),
+            events=(on(Resource.ASSIGNED_POD, Action.DELETE, never),),
             pre_enqueue=gate,
             post_filter=self._post_filter,
             warm=self._warm,
@@ -158,11 +158,6 @@ class DefaultPreemption:
 def gate(pod: PodInfo, snapshot: Snapshot) -> Status:
     """Holds a pod while its victims are being evicted."""
     return _WAITING if snapshot.nominations.is_evicting(pod.uid) else Status.SUCCESS
-
-
-def never_by_itself(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
-    """Registers the event and wakes nobody: others do that, for the room."""
-    return QueueingHint.SKIP
 
 
 def ineligible(pod: PodInfo, snapshot: Snapshot, rejections: Rejections) -> str:

@@ -55,6 +55,9 @@ class InterPodAffinityArgs(PluginArgs, frozen=True):
 
 _Tally = tuple[int, Tally, str]
 """What is added up: a weight, a tally, the topology key."""
+_Met = tuple[Sequence[str], Sequence[str], Sequence[str]]
+"""The topology keys by which a pod is near, far and unwilling."""
+_NOT_THERE: Final[_Met] = (), (), ()
 
 
 class _Found(NamedTuple):
@@ -87,7 +90,7 @@ class _Wishes(NamedTuple):
     far: tuple[_Found, ...] = ()
     preferred: tuple[tuple[int, _Found], ...] = ()
     of_others: tuple[CountedTerm, ...] = ()
-    error: str = ""
+    terms: PodTerms = NO_TERMS
 
     def tallies(self, snapshot: Snapshot) -> Sequence[Sequence[_Tally]]:
         """What is counted for the filter: near, far and unwilling pods."""
@@ -96,6 +99,17 @@ class _Wishes(NamedTuple):
             [(1, one.tally(snapshot), one.topology_key) for one in self.far],
             [(1, term, term.term.term.topology_key) for term in self.unwilling],
         )
+
+    def meets(self, own: PodInfo, pod: Pod, snapshot: Snapshot) -> _Met:
+        """What another pod is to the one with these wishes."""
+        near = [found.topology_key for found in self.near if found.has(pod, snapshot)]
+        far = [found.topology_key for found in self.far if found.has(pod, snapshot)]
+        if not (anti := terms_of(pod).anti):
+            return near, far, ()
+        labels = snapshot.namespaces.get(own.namespace, _NO_NAMESPACE).metadata.labels or {}
+        name, own_labels = own.namespace, own.pod.metadata.labels or {}
+        unwilling = [one.topology_key for one in anti if one.matches(name, labels, own_labels)]
+        return near, far, unwilling
 
     @property
     def unwilling(self) -> Sequence[CountedTerm]:
@@ -111,7 +125,7 @@ class _Wishes(NamedTuple):
         """The same in values that are equal in every process."""
         if self == _NO_WISHES:
             return None
-        return *self[:4], tuple([term.identity for term in self.of_others]), self.error
+        return *self[:4], tuple([term.identity for term in self.of_others]), self.terms.error
 
 
 _NO_WISHES: Final = _Wishes()
@@ -131,7 +145,7 @@ def _wishes(pod: PodInfo, snapshot: Snapshot) -> _Wishes:
         tuple([_found(term) for term in terms.anti]),
         tuple([(weight, _found(term)) for weight, term in terms.preferred]),
         of_others,
-        terms.error,
+        terms,
     )
 
 
@@ -197,7 +211,7 @@ class Places(Groups):
 
     def with_pod(self, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> Places:
         """The same with a pod more (sign 1) or less (sign -1) on a row."""
-        each = self.meets(pod.pod, snapshot)
+        each = self._wishes.meets(self._pod, pod.pod, snapshot)
         if not any(each):
             return self
         moves = [
@@ -210,23 +224,7 @@ class Places(Groups):
 
     def concerns(self, pod: PodInfo, other: PodInfo, snapshot: Snapshot) -> bool:
         """Whether it matters where the other pod is."""
-        return any(self.meets(other.pod, snapshot))
-
-    def meets(
-        self, pod: Pod, snapshot: Snapshot
-    ) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
-        """The topology keys by which the pod is near, far and unwilling."""
-        wishes, own = self._wishes, self._pod
-        labels = snapshot.namespaces.get(own.namespace, _NO_NAMESPACE).metadata.labels or {}
-        own_labels = own.pod.metadata.labels or {}
-        unwilling = [
-            term.topology_key
-            for term in terms_of(pod).anti
-            if term.matches(own.namespace, labels, own_labels)
-        ]
-        near = [found.topology_key for found in wishes.near if found.has(pod, snapshot)]
-        far = [found.topology_key for found in wishes.far if found.has(pod, snapshot)]
-        return near, far, unwilling
+        return any(self._wishes.meets(self._pod, other.pod, snapshot))
 
     def version(self, snapshot: Snapshot) -> tuple[bool, bool]:
         """Whether any pod has a say, and whether all terms are still there."""
@@ -365,7 +363,7 @@ class InterPodAffinity:
         node = Action.ADD | Action.UPDATE_NODE_LABEL
         return Points(
             events=(
-                on(Resource.ASSIGNED_POD, assigned, _after_assigned),
+                on(Resource.ASSIGNED_POD, assigned, self._after_assigned),
                 on(Resource.TARGET_POD, Action.UPDATE_POD_LABEL, always),
                 on(Resource.NODE, node, now(Node, _node_helps)),
                 on(Resource.ASSIGNED_POD, assigned, self._after_pod, ours=True),
@@ -399,14 +397,31 @@ class InterPodAffinity:
         wishes = self._of(pod, snapshot)
         return None if wishes is _NO_WISHES else wishes.key()
 
+    def _after_assigned(
+        self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
+    ) -> QueueingHint:
+        """Whether another pod that came, changed or went is near now, or no longer too near."""
+        seen = [one for one in (before, after) if isinstance(one, Pod)]
+        if not all(map(placed, seen)):
+            return QueueingHint.SKIP
+        terms = self._of(pod, snapshot).terms
+        if terms.error:
+            return QueueingHint.QUEUE
+        if isinstance(after, Pod):
+            return queue_if(_helps(terms, before, after))
+        gone = seen[0]
+        if _meets_any(terms.anti, gone):
+            return QueueingHint.QUEUE
+        of_gone = terms_of(gone)
+        return queue_if(bool(of_gone.error) or _meets_any(of_gone.anti, pod.pod))
+
     def _after_pod(
         self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
     ) -> QueueingHint:
         """What another pod means by the labels of namespaces, and the last one near that goes."""
         wishes = self._of(pod, snapshot)
-        places = Places(wishes, pod)
         (near, *close), (nears, *closes) = [
-            places.meets(one, snapshot) if isinstance(one, Pod) and placed(one) else ((), (), ())
+            wishes.meets(pod, one, snapshot) if isinstance(one, Pod) and placed(one) else _NOT_THERE
             for one in (before, after)
         ]
         moved = bool(near) != bool(nears) and bool(nears or wishes.near_itself)
@@ -424,8 +439,8 @@ class InterPodAffinity:
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """Skip if no pod has a say."""
         wishes = self._of(pod, snapshot)
-        if wishes.error:
-            return PreFilterResult(unresolvable(f"parsing pod: {wishes.error}"))
+        if error := wishes.terms.error:
+            return PreFilterResult(unresolvable(f"parsing pod: {error}"))
         if wishes is _NO_WISHES:
             return SKIP_FILTER
         places = Places(wishes, pod)
@@ -466,22 +481,6 @@ def _meets_any(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
 def _meets(term: AffinityTerm, pod: Pod) -> bool:
     """Whether the term finds the pod by the names of namespaces alone, as kube-scheduler has it."""
     return term.matches(pod.metadata.namespace, {}, pod.metadata.labels or {})
-
-
-def _after_assigned(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
-    seen = [one for one in (before, after) if isinstance(one, Pod)]
-    if not all(map(placed, seen)):
-        return QueueingHint.SKIP
-    terms = terms_of(pod.pod)
-    if terms.error:
-        return QueueingHint.QUEUE
-    if isinstance(after, Pod):
-        return queue_if(_helps(terms, before, after))
-    gone = seen[0]
-    if _meets_any(terms.anti, gone):
-        return QueueingHint.QUEUE
-    of_gone = terms_of(gone)
-    return queue_if(bool(of_gone.error) or _meets_any(of_gone.anti, pod.pod))
 
 
 def _helps(terms: PodTerms, before: Seen, after: Pod) -> bool:

@@ -10,7 +10,7 @@ most_allocated.go, requested_to_capacity_ratio.go.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -32,7 +32,7 @@ from engine.framework.snapshot import BoolColumn, Cause, NodeColumns, Rows, Snap
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.objects import Node, Pod
 from engine.plugins.allocation import Scorer, ScoringStrategy, counting, used_of
-from engine.plugins.hints import always, changed, gone, now, on, placed
+from engine.plugins.hints import always, changed, gone, now, on, placed, queue_if
 from engine.plugins.shares import Part, Shares, Together
 from engine.pods.podinfo import (
     CPU,
@@ -88,6 +88,9 @@ class NodeResourcesFit:
         strategy = args.scoring_strategy or ScoringStrategy("LeastAllocated")
         self._scorer = Scorer(strategy)
         self._shares = Shares()
+        self._about: Hashable = None
+        self._fits = False
+        """What `_room_there` was asked last, and whether there was room."""
         self._said = PreScoreResult(
             state=Part.LEAST if strategy.is_default else None, causes=Cause.POD | Cause.ALLOCATABLE
         )
@@ -171,15 +174,21 @@ class NodeResourcesFit:
         node = before.node_name if isinstance(before, Pod) else None
         if not node or not promised or promised == node:
             return QueueingHint.QUEUE
-        row = snapshot.nodes.row(node)
-        if row < 0:
-            return QueueingHint.SKIP
-        ahead = [one for one in nominations.on(node) if one.priority >= pod.priority]
-        for room in self._rooms(pod, snapshot):
-            left = room.limit.item(row) - room.used.item(row) - sum(map(room.held, ahead))
-            if left < room.need:
-                return QueueingHint.SKIP
-        return QueueingHint.QUEUE
+        # Hundreds may be promised nodes, ask for the same, and be asked of each victim that goes.
+        about = snapshot.generation, nominations.version, node, pod.priority, pod.requests_key
+        if self._about != about:
+            row = snapshot.nodes.row(node)
+            ahead = [one for one in nominations.on(node) if one.priority >= pod.priority]
+            self._about, self._fits = (
+                about,
+                row >= 0
+                and all(
+                    room.limit.item(row) - room.used.item(row) - sum(map(room.held, ahead))
+                    >= room.need
+                    for room in self._rooms(pod, snapshot)
+                ),
+            )
+        return queue_if(self._fits)
 
     def _ignores(self, resource: str) -> bool:
         if not is_extended_resource(resource):

@@ -37,6 +37,7 @@ from engine.framework.events import (
     QueueingHint,
     Resource,
     Seen,
+    never,
 )
 from engine.framework.interface import UNSHARED, Points, WhatIf
 from engine.framework.snapshot import Snapshot
@@ -47,7 +48,6 @@ from engine.plugins.default_preemption import (
     gate,
     hopeless_words,
     ineligible,
-    never_by_itself,
     potential_rows,
 )
 from engine.plugins.hints import queue_if
@@ -115,7 +115,7 @@ class PolicyPreemption:
         """What wakes the pod are the events of the plugins that rejected it, and of its rules."""
         return Points(
             events=(
-                ClusterEventWithHint(_FREED, never_by_itself),
+                ClusterEventWithHint(_FREED, never),
                 *(ClusterEventWithHint(event, self._hint_of(event)) for event in self._moved),
                 *self._edits,
                 *([] if self._lending is None else [ClusterEventWithHint(_CAME, self._lent)]),

@@ -74,12 +74,12 @@ class PodHeap:
 
     def peek(self) -> QueuedPod | None:
         """The first pod, left where it is."""
-        if not self._tickets:
+        entries, line, tickets = self._entries, self._line, self._tickets
+        if not tickets:
             return None
-        entries, line = self._entries, self._line
-        while line and not self._counts(line[0]):
+        while line and tickets.get(line[0][2]) != line[0][1]:
             line.popleft()
-        while entries and not self._counts(entries[0]):
+        while entries and tickets.get(entries[0][2]) != entries[0][1]:
             heappop(entries)
         ahead = line and not (entries and entries[0] < line[0])
         return (line if ahead else entries)[0][2]

@@ -106,7 +106,7 @@ class SchedulingQueue:
         self._clock = clock
         self._rules = Asked(rules, self._failed)
         self._snapshot = snapshot
-        self._registrations = Registrations(rules.hints, snapshot)
+        self._registrations = Registrations(rules.hints)
         self._version = 1
         self._backoff = Backoff(initial_backoff, max_backoff)
 
@@ -395,17 +395,27 @@ class SchedulingQueue:
     # ---- what wakes pods -------------------------------------------------------------------
 
     def move(
-        self, event: ClusterEvent, old: Seen = None, new: Seen = None, *, only: Only | None = None
+        self,
+        event: ClusterEvent,
+        old: Seen = None,
+        new: Seen = None,
+        *,
+        only: Only | None = None,
+        uids: Collection[str] | None = None,
     ) -> int:
         """Something happened: wakes the pods whose rejecting plugins say it may help them.
 
-        `only` leaves other pods out unasked. Returns how many pods woke by now. Who is asked, one
-        pod of each class, is listed at once; where asking takes long, `flush` goes on with it.
+        `only` leaves other pods out unasked, and so does `uids`, at no cost for those left out.
+        Returns how many pods woke by now. Who is asked, one pod of each class, is listed at once;
+        where asking takes long, `flush` goes on with it.
         """
         if self.on_event is not None:
             self.on_event(event)
         registered = self._registrations.of(event)
-        if event.resource is Resource.WILDCARD:
+        if uids is not None:
+            only, known = (lambda pod: pod.uid in uids), map(self._pods.get, uids)
+            waiting = [self._parked.rejected.get(one, one) for one in known if one is not None]
+        elif event.resource is Resource.WILDCARD:
             waiting = self._parked.all()
         elif registered:
             waiting = self._parked.of(registered)
@@ -476,7 +486,7 @@ class SchedulingQueue:
         the new gates when they are popped. Linear in all waiting pods if `sort_key` is
         another.
         """
-        self._registrations = Registrations(rules.hints, self._snapshot)
+        self._registrations = Registrations(rules.hints)
         self._version += 1
         before, self._rules = self._rules.own, Asked(rules, self._failed)
         self._kin = Kin(self._rules.kin)
@@ -591,21 +601,24 @@ class SchedulingQueue:
         if happenings is None or not self._known(queued.unschedulable_plugins):
             return Wake.AFTER_BACKOFF
         verdict = queued.unschedulable_plugins, queued.pending_plugins
-        best = Wake.NOT
+        best, snapshot = Wake.NOT, self._snapshot()
         for happening in happenings:
-            best = max(best, self._wake_by(happening, queued.pod, verdict))
+            best = max(best, self._wake_by(happening, queued.pod, verdict, snapshot))
             if best is Wake.AT_ONCE or (best and not queued.pending_plugins):
                 break
         return best
 
-    def _wake_by(self, happening: Happening, pod: PodInfo, verdict: Verdict) -> Wake:
+    def _wake_by(
+        self, happening: Happening, pod: PodInfo, verdict: Verdict, snapshot: Snapshot
+    ) -> Wake:
         """What it does to a pod that plugins rejected or hold."""
         if not happening.concerns(pod):
             return Wake.NOT
         if happening.changed is not None:
             touched = verdict[0] & happening.changed or not self._known(verdict[0])
             return Wake.AFTER_BACKOFF if touched else Wake.NOT
-        return self._registrations.wake(verdict, pod, *happening[:3])
+        seen = happening.old, happening.new, snapshot
+        return self._registrations.wake(verdict, pod, happening.event, seen)
 
     def _known(self, plugins: Iterable[str]) -> bool:
         return all(plugin in self._registrations for plugin in plugins)
@@ -764,7 +777,9 @@ class SchedulingQueue:
 
     def _ask(self) -> int:
         """Asks those that are to be asked, for a moment at most; returns how many pods woke."""
-        moved = 0
+        if not self._asking:
+            return 0
+        moved, snapshot = 0, self._snapshot()
         until = self._clock.monotonic() + ASKING_SECONDS
         while self._asking:
             happening, left = self._asking[0]
@@ -772,29 +787,32 @@ class SchedulingQueue:
                 one = left.pop()
                 self.answers += 1
                 if isinstance(one, Group):
-                    moved += self._ask_group(one, happening)
+                    moved += self._ask_group(one, happening, snapshot)
                 else:
-                    moved += self._ask_gated(one, happening)
+                    moved += self._ask_gated(one, happening, snapshot)
+                if self.on_change is not None:  # who is told of moves may have changed the cluster
+                    snapshot = self._snapshot()
                 if self._clock.monotonic() >= until:
                     return moved
             self._asking.popleft()
         return moved
 
-    def _ask_group(self, group: Group, happening: Happening) -> int:
+    def _ask_group(self, group: Group, happening: Happening, snapshot: Snapshot) -> int:
         if group.out is not None and group.out.where is SubQueue.ACTIVE:
             return 0
         only = happening.only
         queued = group.first(only)
         if queued is None:
             return 0
-        wake = self._wake_by(happening, queued.pod, (group.plugins, group.pending))
+        wake = self._wake_by(happening, queued.pod, (group.plugins, group.pending), snapshot)
         return 0 if wake is Wake.NOT else self._wake_group(group, wake, happening.event.label, only)
 
-    def _ask_gated(self, queued: QueuedPod, happening: Happening) -> int:
+    def _ask_gated(self, queued: QueuedPod, happening: Happening, snapshot: Snapshot) -> int:
         if queued not in self._parked.gated:  # it may be deleted, too
             return 0
         verdict = frozenset({queued.gating_plugin}), NO_PLUGINS
-        if happening.changed is None and not self._wake_by(happening, queued.pod, verdict):
+        changed = happening.changed is not None
+        if not changed and not self._wake_by(happening, queued.pod, verdict, snapshot):
             return 0
         self._move(queued, Wake.AFTER_BACKOFF, happening.event.label)
         return 1
@@ -804,8 +822,9 @@ class SchedulingQueue:
         # What holds for its class by now may be news to the pod.
         group = self._parked.rejected[queued]
         verdict = queued.unschedulable_plugins | group.plugins, queued.pending_plugins
+        seen = old, queued.pod.pod, self._snapshot()
         for event in events:
-            wake = self._registrations.wake(verdict, queued.pod, event, old, queued.pod.pod)
+            wake = self._registrations.wake(verdict, queued.pod, event, seen)
             if wake is not Wake.NOT:
                 self._move(queued, wake, event.label)
                 return

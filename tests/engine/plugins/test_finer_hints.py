@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from itertools import product
+
 import pytest
 
 from engine.framework.events import QueueingHint
@@ -12,8 +15,9 @@ from tests.builders import Cache, make_node, make_pod, pod_object
 from tests.engine.test_scheduler import World, in_a_loop
 
 
-def _finer(pod, gone, cache):
-    [registered] = [one for one in NodeResourcesFit().points().events if one.finer is not None]
+def _finer(pod, gone, cache, plugin=None):
+    events = (plugin or NodeResourcesFit()).points().events
+    [registered] = [one for one in events if one.finer is not None]
     assert isinstance(gone, Pod)
     assert registered.hint(pod, gone, None, cache.snapshot(0.0)) is QueueingHint.QUEUE
     return registered.finer(pod, gone, None, cache.snapshot(0.0))
@@ -53,6 +57,55 @@ def test_less_important_promises_leave_the_room():
     cache.nominate(make_pod("other", cpu="2", priority=4), "b")
     gone = make_pod("gone", cpu="2", node="b").pod
     assert _finer(waits, gone, cache) is QueueingHint.QUEUE
+
+
+def test_what_is_remembered_of_room_is_of_like_pods_and_the_cluster_as_it_is():
+    cache, plugin = Cache(), NodeResourcesFit()
+    for name in ("a", "b", "c"):
+        cache.add_node(make_node(name, cpu="2"))
+    waiting = [make_pod(f"p-{cpu}-{n}", cpu=cpu, priority=n) for cpu in "12" for n in (4, 5)]
+    for pod in waiting:
+        cache.nominate(pod, "a")
+    gone = [make_pod("gone", cpu="2", node=node).pod for node in "bc"]
+    there = make_pod("there", cpu="1")
+    answers = set()
+    for step in (
+        lambda: cache.nominate(make_pod("other", cpu="1", priority=5), "b"),
+        lambda: cache.add_pod(there, "b"),
+        lambda: cache.nominate(make_pod("third", cpu="2", priority=4), "c"),
+        lambda: cache.remove_pod(there.uid),
+        lambda: cache.withdraw("uid-default-other"),
+        lambda: cache.remove_node("c"),
+    ):
+        step()
+        for pod, one in product(waiting, gone):
+            found = _finer(pod, one, cache, plugin)
+            answers.add(found)
+            assert found is _finer(pod, one, cache)
+    assert len(answers) == 2
+
+
+def _calls_of_a_victim_that_goes(others):
+    """How many functions are called for it, where so many wait for room on nodes of their own."""
+    names = [f"n{number}" for number in range(others + 1)]
+    world = World(nodes=())
+    world.add(make_node(name, cpu="2") for name in names)
+    world.add(pod_object(f"on-{name}", cpu="2", priority=5, node=name) for name in names)
+    for name in names:
+        world.cache.nominate(make_pod(f"waits-{name}", cpu="2", priority=5), name)
+        world.comes(f"waits-{name}", cpu="2", priority=5, spec={"preemptionPolicy": "Never"})
+    world.run(world.turn())
+    called = []
+    sys.setprofile(lambda _frame, event, _: called.append(1) if event == "call" else None)
+    try:
+        world.handlers.pods.on_delete(pod_object("on-n0", cpu="2", priority=5, node="n0"))
+    finally:
+        sys.setprofile(None)
+    return len(called)
+
+
+def test_a_victim_that_goes_costs_little_for_each_who_waits_elsewhere():
+    assert _calls_of_a_victim_that_goes(60) - _calls_of_a_victim_that_goes(20) < 40 * 30
 
 
 # ---- what wakes a pod that kube-scheduler would not try ----------------------------------------
