@@ -53,6 +53,7 @@ async def _up(
         cluster.create("namespaces", {"metadata": {"name": _NAMESPACE}})
         click.echo(f"export KUBECONFIG={kubeconfig}")
         click.echo("# kubectl get nodes -L test", err=True)
+        click.echo(f"# their load: --prometheus-url {cluster.prometheus_url}", err=True)
         if not scheduler:
             await stop.wait()
             return
