@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import click
 
+import policies
 from dsl.codes import GONE, OLD
 from dsl.nearest import closest
 from engine.cli import options
@@ -31,7 +32,7 @@ _HELP = """Explain an error code, a word of the language, a pod or a node.
 
 \b
 berth explain P203               the lesson behind an error code
-berth explain filter             a statement, field, function or metric
+berth explain filter             a statement, field, function, metric or bundled policy
 berth explain pod NS/NAME        why a pod is where it is, or is nowhere
 berth explain node NAME          which pending pods could come to a node
 
@@ -110,11 +111,11 @@ def _word(word: str) -> None:
     if _CODE.fullmatch(word.upper()):
         _page(word.upper())
         return
-    lines = told(word)
+    lines = told(word) or policies.texts().get(word, "").splitlines()
     if not lines:
-        near = closest(word, words())
+        near = closest(word, [*words(), *policies.names()])
         raise click.ClickException(
-            f"`{word}` is no code, statement, field, function or metric of the policy language; "
+            f"`{word}` is no code, statement, field, function, metric or bundled policy; "
             + (f"did you mean `{near}`?" if near else "codes look like P203, fields like pod.name")
         )
     click.echo("\n".join(lines).rstrip())

@@ -53,6 +53,7 @@ async def _up(
         cluster.create("namespaces", {"metadata": {"name": _NAMESPACE}})
         click.echo(f"export KUBECONFIG={kubeconfig}")
         click.echo("# kubectl get nodes -L test", err=True)
+        click.echo(f"# their load: --prometheus-url {cluster.prometheus_url}", err=True)
         if not scheduler:
             await stop.wait()
             return
@@ -64,13 +65,9 @@ async def _up(
             },
             namespace=_NAMESPACE,
         )
-        click.echo(
-            f"# Berth runs as schedulerName: berth; its policies are in ConfigMap"
-            f" {_NAMESPACE}/{_CONFIG_MAP}",
-            err=True,
-        )
-        options = options_of(cluster, f"{_NAMESPACE}/{_CONFIG_MAP}")
-        await App(options, clock=clock).run(stop)
+        source = f"{_NAMESPACE}/{_CONFIG_MAP}"
+        click.echo(f"# schedulerName: berth; its policies are in ConfigMap {source}", err=True)
+        await App(options_of(cluster, source), clock=clock).run(stop)
 
 
 def options_of(cluster: EmbeddedCluster, config_map: str) -> RunOptions:

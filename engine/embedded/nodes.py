@@ -38,10 +38,10 @@ FULL: Mapping[str, float] = {
     RECEIVE: 125_000_000.0,
     TRANSMIT: 125_000_000.0,
     CPU: 1.0,
-    MEMORY: 64.0 * 2**30,
+    MEMORY: 1.0,
     LOAD: 16.0,
 }
-"""The top of each signal's range: bytes/s, bytes/s, share of 1, bytes available, load average."""
+"""The top of each signal's range: bytes/s, bytes/s, shares of 1, load average."""
 
 
 class Walk(msgspec.Struct):

@@ -27,7 +27,7 @@ from engine.pods.podinfo import (
     UnreadablePod,
     make_pod_info,
 )
-from engine.pods.workloads import TEMPLATES, pod_of_manifest, top_owner
+from engine.pods.workloads import TEMPLATES, pod_of_manifest, top_owner, workload_of
 from engine.policy.elsewhere import LEASES
 
 Tree = dict[str, Any]
@@ -303,26 +303,26 @@ def _pod(thing: Thing, given: Tree, name: str, uid: str) -> PodInfo:
     _fill_spec(thing, spec, from_file=bool(given))
     _fill_status(thing, status)
     try:
-        return make_pod_info(_made(FinishedPod if is_finished(thing) else Pod, tree, thing))
+        pod = make_pod_info(_made(FinishedPod if is_finished(thing) else Pod, tree, thing))
     except UnreadablePod as failed:
         raise FixtureError(str(failed)) from failed
+    if (said := thing.get("workload", "")) and said != workload_of(pod):
+        raise FixtureError(f"the workload of {pod.key} is {workload_of(pod)}, not {said}")
+    return pod
 
 
 def _own(thing: Thing, meta: Tree) -> None:
     """Gives a pod the owner of its kind and name, or one that makes it of its workload."""
-    kind, owner = thing.get("owner_kind", ""), thing.get("owner_name", "")
-    workload = thing.get("workload", "")
+    kind, owner, workload = (thing.get(of, "") for of in ("owner_kind", "owner_name", "workload"))
     if not (kind or owner or workload):
         return
     name = owner or workload
     if workload and owner != workload and (kind == "ReplicaSet" or not (kind or owner)):
         # A Deployment's pods are those of a ReplicaSet, which it names so.
-        kind, name = "ReplicaSet", owner or f"{workload}-0"
+        kind, name = "ReplicaSet", owner or f"{workload}-{meta['labels'].get(_TEMPLATE_HASH, '0')}"
         start, _, made = name.rpartition("-")
         if start == workload:
             meta["labels"].setdefault(_TEMPLATE_HASH, made)
-    elif workload and name != workload:
-        raise FixtureError(f"the workload of the {kind or 'owner'} {owner} is not {workload}")
     meta["ownerReferences"] = [{"kind": kind, "name": name, "controller": True}]
 
 

@@ -17,6 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from prometheus_api_client import PrometheusConnect
 
+from dsl.schema import CATALOGUE
 from engine.clock import ManualClock
 from engine.embedded import EmbeddedCluster, Pace
 from engine.embedded.api import Api
@@ -300,6 +301,18 @@ def test_prometheus_answers_the_official_client() -> None:
             assert {each["metric"]["node"] for each in vector} == set(cluster.nodes.names)
             assert vector[0]["metric"]["instance"] == "node-01:9100"
             assert float(vector[0]["value"][1]) >= 0
+
+    with_cluster(test)
+
+
+@pytest.mark.parametrize("name", ["cpu_usage", "memory_usage"])
+def test_a_share_is_one(name: str) -> None:
+    async def test(cluster: EmbeddedCluster, session: aiohttp.ClientSession) -> None:
+        query = {"query": CATALOGUE[name].query}
+        async with session.get(f"{cluster.prometheus_url}/api/v1/query", params=query) as answer:
+            vector = (await answer.json())["data"]["result"]
+        assert len(vector) == len(cluster.nodes.names)
+        assert all(0 <= float(one["value"][1]) <= 1 for one in vector)
 
     with_cluster(test)
 

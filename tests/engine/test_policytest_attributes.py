@@ -371,7 +371,9 @@ def test_the_time(judged):
         ("owner_kind ReplicaSet owner_name w workload w",
          "pod.workload is w and pod.label[pod-template-hash] is missing"),
         ("owner_kind StatefulSet workload w", "pod.workload is w and pod.owner.name is w"),
+        ("label pod-template-hash=7d workload w", "pod.workload is w and pod.owner.name is w-7d"),
         ("owner_kind Job", "pod.owner.kind is Job"),
+        ("owner_kind Job owner_name w-29345601 workload w", "pod.owner.name is w-29345601"),
     ],
 )  # fmt: skip
 def test_a_workload_and_the_owner_that_makes_it(judged, written, said):
@@ -384,7 +386,7 @@ def test_an_owner_that_is_not_of_the_workload(judged):
     )
     ((outcome, message),) = judged("filter: node.ready\n", tests)
     assert outcome == "error"
-    assert "the workload of the Job j is not w" in message
+    assert "is j, not w" in message
 
 
 GROUP = f'group: g  min_member 4  created "{T}"  last_failure "2025-02-02T00:00:00Z"'

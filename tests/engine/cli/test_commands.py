@@ -278,17 +278,19 @@ def test_explain_of_what_only_the_log_names():
     assert result.stdout.startswith("# P603: several series of a metric name one node")
 
 
+def test_explain_of_a_bundled_policy():
+    assert berth("explain", "spot-mix").stdout == berth("policies", "spot-mix").stdout
+
+
 @pytest.mark.parametrize(
     ("word", "said"),
     [
         ("P000", "P000 is no code of the policy language; they look like P203"),
-        (
-            "P9999",
-            "`P9999` is no code, statement, field, function or metric of the policy language",
-        ),
+        ("P9999", "`P9999` is no code, statement, field, function, metric or bundled policy"),
         ("../README", "codes look like P203, fields like pod.name"),
         ("", "codes look like P203, fields like pod.name"),
         ("fliter", "did you mean `filter`?"),
+        ("spot_mix", "did you mean `spot-mix`?"),
         ("node.cpu.fre", "did you mean `node.cpu.free`?"),
     ],
 )
