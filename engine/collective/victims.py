@@ -13,11 +13,12 @@ every node is tried, and nothing is drawn by lot.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache, partial
 from heapq import merge
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -43,6 +44,8 @@ _FEWER: Final = 8
 _SPARE_KINDS: Final = 1024
 _MOST_LATER: Final = 256
 _NO_LABEL: Final = "", ""
+_Label = tuple[str, str, str]
+"""Namespace, key and value."""
 #: Of a dry run, what it costs to ask whether a kind matters.
 _A_KIND: Final = 1 / 64
 NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -70,7 +73,7 @@ class Kinds:
         self.several: list[list[int]] = []
         """Budgets, by number, that select pods of one kind together; see `covers`."""
         self._selected_by: list[tuple[str, Selector]] = []
-        self._by_label: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
+        self._by_label: dict[_Label, list[tuple[int, int]]] = {}
         self._covers = np.empty(0, np.int64)
 
     def numbers(self, pods: PodColumns, rows: NDArray[np.intp]) -> NDArray[np.int64]:
@@ -111,12 +114,14 @@ class Kinds:
         if self._selected_by != selected_by:
             self._selected_by, self._covers = selected_by, np.empty(0, np.int64)
             self.several, self._by_label = [], {}
-            for number, one in enumerate(budgets):
-                asked = one.selector.requirements or ()
-                equal = [(key, of[0]) for key, what, of in asked if what == "In" and len(of) == 1]
+            # By the label that the fewest others demand, too: most have one of an application.
+            equal = [[*_equal(one)] for one in budgets]
+            common = Counter(chain.from_iterable(equal))
+            for number, (one, labels) in enumerate(zip(budgets, equal, strict=True)):
+                asked, nothing = one.selector.requirements or (), (one.namespace, *_NO_LABEL)
                 size = sum(1 + len(of) // _FEWER for _, _, of in asked)
-                label = (one.namespace, *(equal or [_NO_LABEL])[0])
                 if asked:  # without any it selects nobody
+                    label = min(labels, key=common.__getitem__, default=nothing)
                     self._by_label.setdefault(label, []).append((number, size))
         found: list[int] = []
         for pod in self.each[len(self._covers) :]:
@@ -159,6 +164,13 @@ class Budget:
     selector: Selector
     allowed: int
     gone: frozenset[str] = frozenset()
+
+
+def _equal(budget: Budget) -> Iterator[_Label]:
+    """The labels that all of its pods have."""
+    for key, operator, values in budget.selector.requirements or ():
+        if operator == "In" and len(values) == 1:
+            yield budget.namespace, key, values[0]
 
 
 class Plans:
