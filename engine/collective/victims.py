@@ -13,11 +13,12 @@ every node is tried, and nothing is drawn by lot.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache, partial
 from heapq import merge
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -33,7 +34,6 @@ from engine.pods.podinfo import PodInfo, host_ports
 from engine.pods.selectors import Selector
 
 Numbers = NDArray[Any]
-_SEVERAL: Final = -2
 _MOST_OF_A_POD: Final = 8
 """Budgets that count for a pod; the eviction API evicts none that has more than one."""
 _MOST_ASKED: Final = 256
@@ -43,6 +43,8 @@ _FEWER: Final = 8
 _SPARE_KINDS: Final = 1024
 _MOST_LATER: Final = 256
 _NO_LABEL: Final = "", ""
+_Label = tuple[str, str, str]
+"""Namespace, key and value."""
 #: Of a dry run, what it costs to ask whether a kind matters.
 _A_KIND: Final = 1 / 64
 NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -67,11 +69,9 @@ class Kinds:
         self._known: dict[int, int] = {}
         self.each: list[PodInfo] = []
         """One pod of each kind."""
-        self.several: list[list[int]] = []
-        """Budgets, by number, that select pods of one kind together; see `covers`."""
         self._selected_by: list[tuple[str, Selector]] = []
-        self._by_label: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
-        self._covers = np.empty(0, np.int64)
+        self._by_label: dict[_Label, list[tuple[int, int]]] = {}
+        self._budgets: list[list[int]] = []
 
     def numbers(self, pods: PodColumns, rows: NDArray[np.intp]) -> NDArray[np.int64]:
         """The kind of each of some pods."""
@@ -102,32 +102,22 @@ class Kinds:
             said[kind] = 1 if concerns(self.each[kind]) else -1
         return said > 0
 
-    def covers(self, budgets: Sequence[Budget]) -> NDArray[np.int64]:
-        """The budget that selects the pods of each kind, by number; -1: none.
-
-        _SEVERAL and below: those of `several` do, the first of them first.
-        """
+    def budgets(self, budgets: Sequence[Budget]) -> Sequence[Sequence[int]]:
+        """Those that select the pods of each kind, by number."""
         selected_by = [(one.namespace, one.selector) for one in budgets]
         if self._selected_by != selected_by:
-            self._selected_by, self._covers = selected_by, np.empty(0, np.int64)
-            self.several, self._by_label = [], {}
-            for number, one in enumerate(budgets):
-                asked = one.selector.requirements or ()
-                equal = [(key, of[0]) for key, what, of in asked if what == "In" and len(of) == 1]
+            self._selected_by, self._budgets, self._by_label = selected_by, [], {}
+            # By the label that the fewest others demand, too: most have one of an application.
+            equal = [[*_equal(one)] for one in budgets]
+            common = Counter(chain.from_iterable(equal))
+            for number, (one, labels) in enumerate(zip(budgets, equal, strict=True)):
+                asked, nothing = one.selector.requirements or (), (one.namespace, *_NO_LABEL)
                 size = sum(1 + len(of) // _FEWER for _, _, of in asked)
-                label = (one.namespace, *(equal or [_NO_LABEL])[0])
                 if asked:  # without any it selects nobody
+                    label = min(labels, key=common.__getitem__, default=nothing)
                     self._by_label.setdefault(label, []).append((number, size))
-        found: list[int] = []
-        for pod in self.each[len(self._covers) :]:
-            numbers = self._of(pod, budgets)
-            found.append(numbers[0] if numbers else -1)
-            if len(numbers) > 1:
-                found[-1] = _SEVERAL - len(self.several)
-                self.several.append(numbers)
-        if found:
-            self._covers = np.append(self._covers, found)
-        return self._covers
+        self._budgets += [self._of(pod, budgets) for pod in self.each[len(self._budgets) :]]
+        return self._budgets
 
     def _of(self, pod: PodInfo, budgets: Sequence[Budget]) -> list[int]:
         """The budgets that select a pod, as far as its namespace may ask of us."""
@@ -159,6 +149,13 @@ class Budget:
     selector: Selector
     allowed: int
     gone: frozenset[str] = frozenset()
+
+
+def _equal(budget: Budget) -> Iterator[_Label]:
+    """The labels that all of its pods have."""
+    for key, operator, values in budget.selector.requirements or ():
+        if operator == "In" and len(values) == 1:
+            yield budget.namespace, key, values[0]
 
 
 class Plans:
@@ -300,29 +297,28 @@ def protect(plans: Plans, budgets: Sequence[Budget]) -> None:
     if not budgets or not plans.there.any():
         return
     numbers = plans.kind_numbers()
-    covers = np.where(plans.there, plans.kinds.covers(budgets).take(numbers), -1)
+    each = plans.kinds.budgets(budgets)
     # A pod that several cover takes one of each, up to the first that is broken. Pods of these
     # budgets are told one by one, as of those that some were evicted for already.
-    several = {number for each in plans.kinds.several for number in each}
-    slow = np.array([bool(one.gone) or at in several for at, one in enumerate(budgets)])
-    quick = covers >= 0
-    quick[quick] = ~slow[covers[quick]]
+    slow = {number for of in each if len(of) > 1 for number in of}
+    slow.update([number for number, one in enumerate(budgets) if one.gone])
+    covered = plans.there & np.array([bool(of) for of in each])[numbers]
+    quick = covered & np.array([slow.isdisjoint(of) for of in each])[numbers]
     ranks, columns = np.nonzero(quick)
-    budget = covers[ranks, columns]
+    budget = np.array([of[0] if of else -1 for of in each])[numbers[ranks, columns]]
     group = columns * len(budgets) + budget
     sort = np.argsort(group, kind="stable")
     group = group[sort]
-    each = np.arange(len(sort))
-    begins = np.where(np.diff(group, prepend=-1), each, 0)
-    turn = each - np.maximum.accumulate(begins)
+    places = np.arange(len(sort))
+    begins = np.where(np.diff(group, prepend=-1), places, 0)
+    turn = places - np.maximum.accumulate(begins)
     allowed = np.array([one.allowed for one in budgets])[budget[sort]]
     broken = sort[turn >= allowed]
     protected[ranks[broken], columns[broken]] = True
     taken: Counter[tuple[int, int]] = Counter()
-    for column, rank in np.argwhere(((covers != -1) & ~quick).T).tolist():
-        cover = int(covers[rank, column])
+    for column, rank in np.argwhere((covered & ~quick).T).tolist():
         name = plans.snapshot.pods.pod(int(plans.table[rank, column])).name
-        for number in (cover,) if cover >= 0 else plans.kinds.several[_SEVERAL - cover]:
+        for number in each[numbers[rank, column]]:
             if name not in budgets[number].gone:
                 taken[number, column] += 1
                 if taken[number, column] > budgets[number].allowed:

@@ -236,8 +236,11 @@ def _objects(there: Mapping[str, ElasticQuota], before: _Read) -> _Objects:
     for key, one in first.items():
         known = before.get(key)
         read[key] = known if known and known[0] is one else (one, _limits(one))
-    limits = {key: own for key, (_, own) in read.items()}
-    return _Objects(read, limits, pool_of(limits, {}).minimum)
+    limits, minimum = {key: own for key, (_, own) in read.items()}, dict[str, float]()
+    for own in limits.values():
+        for name, least in own.minimum.items():
+            minimum[name] = minimum.get(name, 0.0) + least
+    return _Objects(read, limits, minimum)
 
 
 def _limits(one: ElasticQuota) -> Limits:

@@ -126,13 +126,13 @@ def counting(monkeypatch, of, name):
 def test_budgets_of_a_namespace_cost_its_own_pods_and_no_more_than_some(monkeypatch):
     cache = Cache()
     for number in range(20):
-        full(cache, f"n{number}", many={"own": f"{number}", "app": "m"}, a={"app": "a"})
+        full(cache, f"n{number}", many={"own": f"{number}", "app": "m"}, a={"app": "a", "own": "a"})
     for number in range(1_000):
         odd = [{"key": f"k{number}", "operator": "DoesNotExist"}] * 3
         said = {"matchLabels": {"app": "m"}, "matchExpressions": odd}
         cache.set_object(pdb(f"b{number}", said, "many"))
-        cache.set_object(pdb(f"c{number}", {"matchLabels": {"app": f"{number}"}}, "a"))
-    cache.set_object(pdb("last", {"matchLabels": {"app": "a"}}, "a"))
+        cache.set_object(pdb(f"c{number}", {"matchLabels": {"app": "a", "own": f"{number}"}}, "a"))
+    cache.set_object(pdb("last", {"matchLabels": {"app": "a", "own": "a"}}, "a"))
     preemption, asked = DefaultPreemption(), counting(monkeypatch, Selector, "matches")
     read = counting(monkeypatch, default_preemption, "what_it_selects")
     looked_at = counting(monkeypatch, type(cache.pods), "pod")
