@@ -91,7 +91,7 @@ class Several:
         """Tries pods of any nodes, for a quota: `rule` says who else may go once some do."""
         plans = self.of
         rooms = self.trial.rooms(plans.rows[:1]) if len(plans.rows) else None
-        each = [] if rooms is None else [one for one in rooms.each if one.anywhere]
+        each = [] if rooms is None else [one for one in rooms.each if one.quota]
         if not each:
             return
         few = np.count_nonzero(plans.there, axis=0)

@@ -213,23 +213,26 @@ class Room:
     used: IntColumn
     need: int
     short: str
-
-    @property
-    def anywhere(self) -> bool:
-        """Whether pods of all nodes hold it, and each node has the same left."""
-        return False
+    quota: str = ""
+    """Whose it is, where each node has the same left of it and pods of any nodes hold it."""
+    holds: IntColumn | None = None
+    """(P,) what they hold then; of pods that are promised a node `used` has it."""
 
     @property
     def title(self) -> str:
         """Tells it from rooms of which pods take something else."""
-        return f"request {self.resource}"
+        return f"quota {self.quota}" if self.quota else f"request {self.resource}"
 
     def held(self, pod: PodInfo) -> int:
         """What a pod on the node takes of it."""
+        if self.holds is not None:
+            return 0
         return pod.requests.get(self.resource, 0) if self.resource else 1
 
     def held_by(self, pods: PodColumns, rows: NDArray[np.intp]) -> IntColumn:
         """What each of some pods, by their rows, takes of it."""
+        if self.holds is not None:
+            return self.holds[rows]
         if not self.resource:
             return np.ones(len(rows), dtype=np.int64)
         return pods.request(self.resource)[rows]

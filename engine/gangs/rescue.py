@@ -103,7 +103,7 @@ class Rescuers:
                 members_go = not own.isdisjoint(one.pod.uid for one in result.evictions)
                 if members_go or not (result.status.ok and result.nominated):
                     turn.rescuers |= result.plugins
-                    waits |= result.nominated is None
+                    waits |= result.nominated is None and queued.pod.uid in turn.promised
                     spare -= 1
                     continue
                 for one in result.evictions:

@@ -312,10 +312,7 @@ class Gangs:
         turn.most = max(turn.most, turn.reserved + fit)
 
     def _plan(self, turn: Turn, refusing: Collection[str] = ()) -> Steps[Mapping[str, str] | None]:
-        """UID -> node where they fit together, be it too few; None if nodes went meanwhile.
-
-        In no domain of the nodes that are `refusing`.
-        """
+        """UID -> node where they fit, or too few, in no domain of `refusing`; None: nodes went."""
         pods = [one.pod for one in turn.members if self._waits(one)]
         if not pods:  # they all went between two steps
             return {}

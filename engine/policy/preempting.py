@@ -100,9 +100,8 @@ class PolicyPreemption:
         # What pods do is what those wait for that rejected the pod, but for what is read of them.
         moved = events_of_reads(reads) - events_of_reads(frozenset())
         moved |= _OF_QUOTAS if self._lending else set()
-        every = follows_others(reads)
-        moved = {one for one in moved if every or one.resource is not _ON_NODES}
-        self._moved = sorted(moved, key=str)
+        dropped = set() if follows_others(reads) else {_ON_NODES}
+        self._moved = [one for one in sorted(moved, key=str) if one.resource not in dropped]
         guards = [one.core.guard for one in self._rules] + [one.core.guard for one in binds]
         alone = of_pod_alone(reads_of(*guards).fields)
         self._guards_move = self._lending is not None or not alone

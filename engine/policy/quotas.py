@@ -2,14 +2,14 @@
 
 What a quota says of a class of pods is looked up in accounts (`accounts`) in every cycle; the class
 is asked anew only when the answer changes. In questions about pods that leave (`Points.what_if`) a
-quota that a pod exceeds is an amount like those of a node: `QuotaRoom`.
+quota that a pod exceeds is an amount, like those of a node (`Room.quota`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Final
 
@@ -137,7 +137,7 @@ class Quota:
 
         def room(name: str, owners: Collection[Key], limit: float, *used: Amounts) -> Room:
             taken = sum(int(one.get(name, 0)) for one in used)
-            return QuotaRoom(
+            return Room(
                 name,
                 np.full(nodes, math.floor(limit), np.int64),
                 np.full(nodes, taken, np.int64),
@@ -171,38 +171,6 @@ class Quota:
 
 def _text(key: Key | None) -> str | None:
     return key if key is None or isinstance(key, str) else repr(key)
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaRoom(Room):
-    """What a quota has left of a resource, on any node; pods of the quota hold it."""
-
-    quota: str = ""
-    holds: IntColumn | None = None
-    """(P,)"""
-
-    @property
-    def anywhere(self) -> bool:
-        """See `Room.anywhere`."""
-        return True
-
-    @property
-    def title(self) -> str:
-        """See `Room.title`."""
-        return f"quota {self.quota}"
-
-    def held(self, pod: PodInfo) -> int:  # noqa: ARG002 - promised pods are counted in `used`
-        """See `Room.held`."""
-        return 0
-
-    def held_by(
-        self,
-        pods: PodColumns,  # noqa: ARG002 - a room is made for one question, on the pods of then
-        rows: NDArray[np.intp],
-    ) -> IntColumn:
-        """See `Room.held_by`."""
-        assert self.holds is not None
-        return self.holds[rows]
 
 
 def _moved(use: QuotaUse, own: Amounts, every: Amounts, sign: int) -> QuotaUse:

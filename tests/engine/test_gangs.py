@@ -1196,3 +1196,13 @@ async def test_a_gang_that_waits_claims_no_node_for_who_is_missing():
     await made.turn()
     assert len(made.cache.assigned()) == 3, "the other one, and two that wait"
     assert len(made.cache.nominations) == 0
+
+
+@in_a_loop
+async def test_a_member_that_may_evict_nobody_keeps_no_promise_of_another():
+    made = world(nodes=("n1",))
+    member(made, "a", 0, size=2, status={"nominatedNodeName": "n1"})
+    member(made, "a", 1, size=2, spec={"preemptionPolicy": "Never"})
+    await settle(made)
+    assert "1 of the 2 members that it needs fit" in condition(made, "a-0")
+    assert len(made.cache.nominations) == 0

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from engine.objects import Condition
-from engine.plugins.default_preemption import is_evicted
 from tests.builders import make_node, pod_object
 from tests.effort import examples
 from tests.engine.policy.builders import chain
@@ -135,28 +134,7 @@ class Model(RuleBasedStateMachine):
                 if one.namespace == key and one.uid != pod.uid and one.priority >= pod.priority
             ]  # fmt: skip
             within = key in self.limits and own + sum(map(cores, promised)) <= self.limits[key][0]
-            victims = [one.pod for one in decision.rescue.evictions]
-            self.judge_victims(pod, victims, within=within)
-            if key in self.limits and not all(map(self.goes, victims)):
-                assert not self.fits_later(pod, used), "it would have been enough to wait"
-
-    def fits_later(self, pod, used):
-        """Once those are gone that were evicted, beside those that come before it."""
-        going, coming = Counter(), Counter()
-        for one in self.pods():
-            if is_evicted(one.pod) or one.uid in self.world.cache.nominations.leaving:
-                going[one.namespace] += cores(one)
-        for one in self.world.cache.nominations:
-            ours, key = one.namespace == pod.namespace, one.namespace
-            if key not in self.limits or one.uid == pod.uid:
-                continue
-            if one.priority >= pod.priority if ours else used[key] <= self.limits[key][0]:
-                coming[key] += cores(one)
-        key, asked = pod.namespace, cores(pod)
-        own = used[key] - going[key] + coming[key] + asked
-        lent = sum(used[one] - going[one] + coming[one] for one in self.limits) + asked
-        every = sum(least for least, _ in self.limits.values())
-        return own <= self.limits[key][1] and lent <= every
+            self.judge_victims(pod, [one.pod for one in decision.rescue.evictions], within=within)
 
     def judge_victims(self, pod, victims, *, within):
         key = pod.namespace
