@@ -137,10 +137,7 @@ class List(msgspec.Struct, frozen=True):
 
 
 class Watch(msgspec.Struct, frozen=True):
-    """Watch what comes after `version`; if `unsure`, ask first whether the server is that far.
-
-    Of a storage that was restored, and is behind us, a watch tells nothing at all.
-    """
+    """Watch what comes after `version`; `unsure`: unless the server, restored, is behind that."""
 
     version: str
     unsure: bool = False

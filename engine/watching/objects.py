@@ -1,8 +1,7 @@
 """Metrics from `object`: fields of objects of any kind but Secrets, watched.
 
 A kind is `GROUP/PLURAL`; the group of the core is `core`, `v1` or empty. Which version of it the
-server has is asked before each list. What is kept of an object is its name, its labels and the
-numbers read.
+server has is asked before each list. Of an object its name, labels and the numbers read are kept.
 """
 
 from __future__ import annotations
@@ -194,16 +193,10 @@ def _number(there: Any, path: Sequence[str]) -> float | None:  # noqa: ANN401 - 
 
 def _names(one: Known, question: Question) -> tuple[str, ...]:
     """What says whose value an object's is: its own name, its namespace, or a label of it."""
-    if question.of == "node":
-        # Without `by` the labels that are usual for series: objects are named like nodes instead.
-        [label, *more] = question.by
-        return (one.name if more or label in _OWN_NAMES else one.labels.get(label, ""),)
     if question.of == "namespace":
         return (one.namespace or one.name,)
-    return tuple([_name(one, label) for label in question.by])
-
-
-def _name(one: Known, label: str) -> str:
-    if label == "namespace":
-        return one.namespace
-    return one.name if label in _OWN_NAMES else one.labels.get(label, "")
+    # Without `by` the labels that are usual for series: objects are named like nodes instead.
+    if question.of == "node" and len(question.by) > 1:
+        return (one.name,)
+    names = {**one.labels, "namespace": one.namespace, **dict.fromkeys(_OWN_NAMES, one.name)}
+    return tuple([names.get(label, "") for label in question.by])
