@@ -181,14 +181,9 @@ def _choose_widely(
     opinion: Opinion | None,
 ) -> Decision:
     """The choice where a plugin or an extender looks further than a row in every cycle."""
-    nominated = _promised_alone(pod, snapshot)
-    if (
-        nominated >= 0
-        and opinion is None
-        and not known.filters
-        and known.keys.cells[nominated] >= 0
-    ):
-        return _single(pod, snapshot, framework, nominated)
+    own = _promised_alone(pod, snapshot)
+    if own >= 0 and opinion is None and not known.filters and known.keys.cells[own] >= 0:
+        return _single(pod, snapshot, framework, own)
     candidates = mine = framework.candidates(known, pod, snapshot)
     if opinion is not None:
         candidates = mine[opinion.passes(snapshot.nodes)[mine]]
@@ -239,17 +234,13 @@ def _single(pod: PodInfo, snapshot: Snapshot, framework: Framework, row: int) ->
     scores: tuple[PluginScore, ...] = ()
     if framework.wants_scores:
         scores = _scores_of(framework, pod, snapshot, only, 0)
-    return Decision(
-        pod=pod,
-        generation=snapshot.generation,
-        bundle=framework.bundle,
-        evaluated=snapshot.nodes.count,
-        node=snapshot.nodes.name(row),
-        row=row,
-        feasible=1,
-        total=sum(one.normalized * one.weight for one in scores),
-        work_out=lambda: Details(scores, 1, _rejected(framework, pod, snapshot)),
-    )
+    total = sum(one.normalized * one.weight for one in scores)
+
+    def work_out() -> Details:
+        return Details(scores, 1, _rejected(framework, pod, snapshot))
+
+    about = pod, snapshot.generation, framework.bundle, snapshot.nodes.count
+    return Decision(*about, snapshot.nodes.name(row), row, 1, total, work_out=work_out)
 
 
 def _unplaced(
@@ -260,15 +251,9 @@ def _unplaced(
     rejections: Rejections | None = None,
     error: Status | None = None,
 ) -> Decision:
-    return Decision(
-        pod=pod,
-        generation=snapshot.generation,
-        bundle=framework.bundle,
-        evaluated=snapshot.nodes.count,
-        fit_error=None if rejections is None else rejections.fit_error(),
-        rejections=rejections,
-        error=error,
-    )
+    about = pod, snapshot.generation, framework.bundle, snapshot.nodes.count
+    fit_error = None if rejections is None else rejections.fit_error()
+    return Decision(*about, fit_error=fit_error, rejections=rejections, error=error)
 
 
 def _details(

@@ -88,8 +88,7 @@ class NodeResourcesFit:
         strategy = args.scoring_strategy or ScoringStrategy("LeastAllocated")
         self._scorer = Scorer(strategy)
         self._shares = Shares()
-        self._about: Hashable = None
-        self._fits = False
+        self._there: tuple[Hashable, bool] = None, False
         """What `_room_there` was asked last, and whether there was room."""
         self._said = PreScoreResult(
             state=Part.LEAST if strategy.is_default else None, causes=Cause.POD | Cause.ALLOCATABLE
@@ -176,19 +175,15 @@ class NodeResourcesFit:
             return QueueingHint.QUEUE
         # Hundreds may be promised nodes, ask for the same, and be asked of each victim that goes.
         about = snapshot.generation, nominations.version, node, pod.priority, pod.requests_key
-        if self._about != about:
+        if self._there[0] != about:
             row = snapshot.nodes.row(node)
             ahead = [one for one in nominations.on(node) if one.priority >= pod.priority]
-            self._about, self._fits = (
-                about,
-                row >= 0
-                and all(
-                    room.limit.item(row) - room.used.item(row) - sum(map(room.held, ahead))
-                    >= room.need
-                    for room in self._rooms(pod, snapshot)
-                ),
+            left = (
+                room.limit.item(row) - room.used.item(row) - sum(map(room.held, ahead)) - room.need
+                for room in self._rooms(pod, snapshot)
             )
-        return queue_if(self._fits)
+            self._there = about, row >= 0 and min(left) >= 0
+        return queue_if(self._there[1])
 
     def _ignores(self, resource: str) -> bool:
         if not is_extended_resource(resource):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from numbers import Real
 from typing import Any, Final
 
@@ -65,12 +65,12 @@ class PodHeap:
             heappush(self._entries, entry)
 
     def remove(self, queued: QueuedPod) -> None:
-        """Takes out a pod of this heap. O(1), and now and then O(n)."""
+        """Takes out a pod of this heap. O(1), and now and then O(n log n)."""
         del self._tickets[queued]
         if len(self._entries) + len(self._line) > _FEW + 2 * len(self._tickets):
-            self._line = deque([entry for entry in self._line if self._counts(entry)])
-            self._entries = [entry for entry in self._entries if self._counts(entry)]
-            heapify(self._entries)
+            entries, tickets = (*self._line, *self._entries), self._tickets
+            live = [entry for entry in entries if tickets.get(entry[2]) == entry[1]]
+            self._line, self._entries = deque(sorted(live)), []
 
     def peek(self) -> QueuedPod | None:
         """The first pod, left where it is."""
@@ -99,6 +99,3 @@ class PodHeap:
         """Orders all pods anew. O(n log n)."""
         entries = [(key(queued), ticket, queued) for queued, ticket in self._tickets.items()]
         self._line, self._entries = deque(sorted(entries)), []
-
-    def _counts(self, entry: _Entry) -> bool:
-        return self._tickets.get(entry[2]) == entry[1]

@@ -33,8 +33,8 @@ Only = Callable[[PodInfo], bool]
 """Which waiting pods an event concerns at all."""
 
 
-Situation = tuple[Seen, Seen, Snapshot]
-"""The object of an event before and after, and the cluster."""
+Asked = tuple[PodInfo, Seen, Seen, Snapshot]
+"""What a hint is asked."""
 Verdict = tuple[frozenset[str], frozenset[str]]
 """Which plugins rejected a pod, and which of them wait for something of their own."""
 
@@ -51,41 +51,32 @@ class Registrations:
     """The plugins' registrations of one set of rules."""
 
     def __init__(self, hints: Mapping[str, Sequence[ClusterEventWithHint]]) -> None:
-        self._hints = {
-            plugin: tuple([one for one in registered if one.hint is not never])
-            for plugin, registered in hints.items()
-        }
-        self._of: dict[ClusterEvent, dict[str, tuple[ClusterEventWithHint, ...]]] = {}
+        self._hints = hints
+        self._of: dict[ClusterEvent, dict[str, Sequence[ClusterEventWithHint]]] = {}
         self.faults: Counter[str] = Counter()
         """How often a plugin's hint raised."""
 
     def __contains__(self, plugin: str) -> bool:
         return plugin in self._hints
 
-    def of(self, event: ClusterEvent) -> Mapping[str, tuple[ClusterEventWithHint, ...]]:
+    def of(self, event: ClusterEvent) -> Mapping[str, Sequence[ClusterEventWithHint]]:
         """The plugins that registered the event, each with how. O(1) but for once."""
         known = self._of.get(event)
         if known is None:
-            known = self._of[event] = {
-                plugin: matching
-                for plugin, registered in self._hints.items()
-                if (matching := tuple(one for one in registered if one.event.matches(event)))
-            }
+            known = self._of[event] = {}
+            for plugin, each in self._hints.items():
+                of = [one for one in each if one.hint is not never and one.event.matches(event)]
+                if of:
+                    known[plugin] = of
         return known
 
-    def _says_queue(
-        self,
-        plugin: str,
-        registered: Sequence[ClusterEventWithHint],
-        pod: PodInfo,
-        seen: Situation,
-    ) -> bool:
+    def _says_queue(self, plugin: str, each: Sequence[ClusterEventWithHint], asked: Asked) -> bool:
         """True if any of the plugin's hints says QUEUE; None as a hint always does."""
         try:
-            for one in registered:
+            for one in each:
                 says, finer = one.hint, one.finer
-                if (says is None or says(pod, *seen) is _QUEUE) and (
-                    finer is None or finer(pod, *seen) is _QUEUE
+                if (says is None or says(*asked) is _QUEUE) and (
+                    finer is None or finer(*asked) is _QUEUE
                 ):
                     return True
         except Exception:
@@ -95,7 +86,7 @@ class Registrations:
             return True
         return False
 
-    def wake(self, verdict: Verdict, pod: PodInfo, event: ClusterEvent, seen: Situation) -> Wake:
+    def wake(self, verdict: Verdict, event: ClusterEvent, asked: Asked) -> Wake:
         """What the event does to a pod that plugins rejected."""
         if event.resource is _ANYTHING:
             return Wake.AFTER_BACKOFF
@@ -105,7 +96,7 @@ class Registrations:
             pending = plugin in waiting
             if plugin not in plugins or (best and not pending):
                 continue
-            if self._says_queue(plugin, registered, pod, seen):
+            if self._says_queue(plugin, registered, asked):
                 if pending:
                     return Wake.AT_ONCE
                 best = Wake.AFTER_BACKOFF

@@ -451,7 +451,8 @@ class SchedulingQueue:
 
     def flush(self) -> None:
         """Moves the pods whose time has come: backoff over, a rule turns, parked for too long."""
-        self._ask()
+        if self._asking:
+            self._ask()
         now = self._clock.monotonic()
         for heap in (self._backoff_q, self._error_backoff_q):
             while (queued := heap.peek()) is not None and over_at(queued) <= now:
@@ -608,17 +609,15 @@ class SchedulingQueue:
                 break
         return best
 
-    def _wake_by(
-        self, happening: Happening, pod: PodInfo, verdict: Verdict, snapshot: Snapshot
-    ) -> Wake:
+    def _wake_by(self, happening: Happening, pod: PodInfo, by: Verdict, now: Snapshot) -> Wake:
         """What it does to a pod that plugins rejected or hold."""
         if not happening.concerns(pod):
             return Wake.NOT
         if happening.changed is not None:
-            touched = verdict[0] & happening.changed or not self._known(verdict[0])
+            touched = by[0] & happening.changed or not self._known(by[0])
             return Wake.AFTER_BACKOFF if touched else Wake.NOT
-        seen = happening.old, happening.new, snapshot
-        return self._registrations.wake(verdict, pod, happening.event, seen)
+        asked = pod, happening.old, happening.new, now
+        return self._registrations.wake(by, happening.event, asked)
 
     def _known(self, plugins: Iterable[str]) -> bool:
         return all(plugin in self._registrations for plugin in plugins)
@@ -777,8 +776,6 @@ class SchedulingQueue:
 
     def _ask(self) -> int:
         """Asks those that are to be asked, for a moment at most; returns how many pods woke."""
-        if not self._asking:
-            return 0
         moved, snapshot = 0, self._snapshot()
         until = self._clock.monotonic() + ASKING_SECONDS
         while self._asking:
@@ -822,9 +819,9 @@ class SchedulingQueue:
         # What holds for its class by now may be news to the pod.
         group = self._parked.rejected[queued]
         verdict = queued.unschedulable_plugins | group.plugins, queued.pending_plugins
-        seen = old, queued.pod.pod, self._snapshot()
+        asked = queued.pod, old, queued.pod.pod, self._snapshot()
         for event in events:
-            wake = self._registrations.wake(verdict, queued.pod, event, seen)
+            wake = self._registrations.wake(verdict, event, asked)
             if wake is not Wake.NOT:
                 self._move(queued, wake, event.label)
                 return
