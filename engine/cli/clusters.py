@@ -113,8 +113,9 @@ async def from_server(kubeconfig: str | None, settings: Settings) -> Cluster:
         lab = Lab(frameworks, clock=ManualClock(clock.time()), signals=signals)
         lab.add([*objects, *there])
         await _watched(lab, session, bundle.needs, signals, notes)
-    failed = (one for one in signals.status() if one.error)
-    notes.extend(f"{one.name} is missing: {one.error}" for one in failed)
+    unasked = settings.berth.prometheus.url is None
+    failed = (one for one in signals.status() if one.error or not (unasked or one.matched))
+    notes.extend(f"{one.name} is missing: {one.error or 'no sample of it'}" for one in failed)
     return Cluster(lab, _by_key(there), notes)
 
 

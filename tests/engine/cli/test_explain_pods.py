@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 
@@ -10,6 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from engine.cli import main
+from engine.embedded import EmbeddedCluster
 from engine.explain.pods import explain
 from engine.explain.told import lines_of, object_of
 from engine.framework.profile import Profile
@@ -195,6 +197,26 @@ def test_pods_that_wait_in_permit_are_named_as_what_they_take_is_not_known(tmp_p
     words = "these wait on nodes that they were given, and what they take there is not counted"
     assert f"{words}: default/held" in notes("web")
     assert not any(words in one for one in notes("held"))
+
+
+def test_a_metric_of_which_prometheus_has_no_series_is_named(tmp_path):
+    (tmp_path / "p.policy").write_text(
+        'metric disk = promql "no_such"\nprefer: least disk + load\n'
+    )
+
+    async def explained():
+        async with EmbeddedCluster(nodes=1) as cluster:
+            containers = [{"name": "c", "image": "i"}]
+            spec = {"schedulerName": "berth", "containers": containers}
+            cluster.create("pods", {"metadata": {"name": "web"}, "spec": spec}, namespace="default")
+            (tmp_path / "kubeconfig").write_text(yaml.safe_dump(cluster.kubeconfig()))
+            words = ["explain", "pod", "default/web", "--kubeconfig", str(tmp_path / "kubeconfig")]
+            words += ["--policies", str(tmp_path / "p.policy")]
+            words += ["--prometheus-url", cluster.prometheus_url, "--format", "json"]
+            return await asyncio.to_thread(CliRunner().invoke, main, words)
+
+    notes = json.loads(asyncio.run(explained()).stdout)["notes"]
+    assert [one for one in notes if "missing" in one] == ["disk is missing: no sample of it"]
 
 
 def test_a_pipe_among_the_policies_is_told_and_not_waited_for(tmp_path):
