@@ -140,6 +140,22 @@ def test_a_chart_packaged_of_a_build_has_labels_and_a_tag(tmp_path):
     assert container["image"] == "berth:0.1.0_g2"
 
 
+def test_files_that_a_configuration_names_may_be_mounted(tmp_path):
+    values = tmp_path / "values.yaml"
+    volume = {"name": "prometheus", "secret": {"secretName": "prometheus"}}
+    mount = {"name": "prometheus", "mountPath": "/etc/prometheus", "readOnly": True}
+    values.write_text(yaml.safe_dump({"extraVolumes": [volume], "extraVolumeMounts": [mount]}))
+    found = manifests.objects(manifests.template(*EVERYTHING, f"--values={values}"))
+    specs = {
+        one["metadata"]["name"]: one["spec"]["template"]["spec"]
+        for one in found
+        if one["kind"] == "Deployment"
+    }
+    for name in ("berth", "berth-extender"):
+        assert volume in specs[name]["volumes"]
+        assert mount in specs[name]["containers"][0]["volumeMounts"]
+
+
 def test_two_drains_at_once_do_not_take_all_extenders_and_ports_of_prometheus_may_be_none():
     found = manifests.objects(
         manifests.template(*EVERYTHING, "--set=networkPolicy.prometheusPorts=null")
