@@ -209,8 +209,13 @@ class SchedulerDocument(_Document):
         """A name that is empty, or a time of 0, means the default to kube-scheduler."""
         if not isinstance(given, dict):
             return given
-        unset = {key: ("",) if str(key).startswith("resource") else ("0", "0s") for key in given}
-        return {key: value for key, value in given.items() if value not in unset[key]}
+        names = ("resourceLock", "resourceName", "resourceNamespace")
+        times = ("leaseDuration", "renewDeadline", "retryPeriod")
+        unset = {"": names, "0": times, "0s": times}
+        drop = [
+            key for key, one in given.items() if isinstance(one, str) and key in unset.get(one, ())
+        ]
+        return {key: one for key, one in given.items() if key not in drop}
 
     @field_validator("profiles")
     @classmethod

@@ -15,6 +15,7 @@ from engine.eventhandlers import POD_FREED, on_node
 from engine.framework.decision import PostFilterResult
 from engine.framework.edge import Edge
 from engine.framework.effects import Evict, SetUnschedulable, pod_event
+from engine.framework.events import EVERYTHING
 from engine.inflight import InFlight
 from engine.measures import Measures
 from engine.notices import log
@@ -105,9 +106,13 @@ class Evictions:
         # Whatever would have woken it meanwhile was held; without an eviction nothing would, nor
         # others that count on the same victims. A server that refuses is not asked on end.
         if queued is not None and (not gone or queued.where is SubQueue.GATED):
-            waiting = [one.uid for one in self._cache.nominations] if not gone else []
+            promised = self._cache.nominations
+            waiting = [one.uid for one in promised.on(node)] if not gone else []
             self.queue.activate(list(dict.fromkeys([pod.uid, *waiting])), failed=not gone)
             self.gated(pod.uid)  # by another gate now, or not at all
+            if not gone:  # by a quota they may count on them from other nodes
+                idle = {one.uid for one in promised if not promised.is_evicting(one.uid)}
+                self.queue.move(EVERYTHING, uids=idle)
 
     async def _evict_one(self, effect: Evict, node: str) -> bool:
         victim = effect.pod

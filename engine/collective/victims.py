@@ -42,6 +42,7 @@ _FEWER: Final = 8
 """Values of a requirement that are compared in the time of another requirement."""
 _SPARE_KINDS: Final = 1024
 _MOST_LATER: Final = 256
+_SEVERAL: Final = -2
 _NO_LABEL: Final = "", ""
 _Label = tuple[str, str, str]
 """Namespace, key and value."""
@@ -71,7 +72,9 @@ class Kinds:
         """One pod of each kind."""
         self._selected_by: list[tuple[str, Selector]] = []
         self._by_label: dict[_Label, list[tuple[int, int]]] = {}
+        self._spaces: frozenset[str] = frozenset()
         self._budgets: list[list[int]] = []
+        self._covers = np.empty(0, np.int64)
 
     def numbers(self, pods: PodColumns, rows: NDArray[np.intp]) -> NDArray[np.int64]:
         """The kind of each of some pods."""
@@ -107,6 +110,8 @@ class Kinds:
         selected_by = [(one.namespace, one.selector) for one in budgets]
         if self._selected_by != selected_by:
             self._selected_by, self._budgets, self._by_label = selected_by, [], {}
+            self._covers = np.empty(0, np.int64)
+            self._spaces = frozenset([one.namespace for one in budgets])
             # By the label that the fewest others demand, too: most have one of an application.
             equal = [[*_equal(one)] for one in budgets]
             common = Counter(chain.from_iterable(equal))
@@ -116,8 +121,18 @@ class Kinds:
                 if asked:  # without any it selects nobody
                     label = min(labels, key=common.__getitem__, default=nothing)
                     self._by_label.setdefault(label, []).append((number, size))
-        self._budgets += [self._of(pod, budgets) for pod in self.each[len(self._budgets) :]]
+        if new := self.each[len(self._budgets) :]:
+            spaces = self._spaces
+            found = [self._of(pod, budgets) if pod.namespace in spaces else [] for pod in new]
+            self._budgets += found
+            first = [of[0] if len(of) == 1 else _SEVERAL if of else -1 for of in found]
+            self._covers = np.append(self._covers, np.array(first, np.int64))
         return self._budgets
+
+    @property
+    def covering(self) -> NDArray[np.int64]:
+        """The budget of each kind, as `budgets` found last: -1: none; _SEVERAL: more than one."""
+        return self._covers
 
     def _of(self, pod: PodInfo, budgets: Sequence[Budget]) -> list[int]:
         """The budgets that select a pod, as far as its namespace may ask of us."""
@@ -300,12 +315,17 @@ def protect(plans: Plans, budgets: Sequence[Budget]) -> None:
     each = plans.kinds.budgets(budgets)
     # A pod that several cover takes one of each, up to the first that is broken. Pods of these
     # budgets are told one by one, as of those that some were evicted for already.
-    slow = {number for of in each if len(of) > 1 for number in of}
-    slow.update([number for number, one in enumerate(budgets) if one.gone])
-    covered = plans.there & np.array([bool(of) for of in each])[numbers]
-    quick = covered & np.array([slow.isdisjoint(of) for of in each])[numbers]
+    covers = np.where(plans.there, plans.kinds.covering[numbers], -1)
+    gone = np.array([*(bool(one.gone) for one in budgets), True, False])  # of several, of none
+    several = np.zeros(len(gone), np.bool_)
+    beside = covers == _SEVERAL
+    for kind in np.unique(numbers[beside]).tolist():
+        several[each[kind]] = True
+    covered = covers != -1
+    # Where nobody is whom several cover, each is by itself.
+    quick = covered & ~(gone[covers] | (several[covers] & beside.any(axis=0)))
     ranks, columns = np.nonzero(quick)
-    budget = np.array([of[0] if of else -1 for of in each])[numbers[ranks, columns]]
+    budget = covers[ranks, columns]
     group = columns * len(budgets) + budget
     sort = np.argsort(group, kind="stable")
     group = group[sort]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-from engine.framework.events import ClusterEventWithHint, HintFn, QueueingHint, Seen
+from engine.framework.events import ClusterEventWithHint, HintFn, QueueingHint, Seen, never
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status
@@ -76,6 +76,9 @@ class Frameworks:
         return found
 
     def _only(self, framework: Framework, hint: HintFn | None) -> HintFn:
+        if hint is never:
+            return never
+
         def ask(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
             if self.of(pod) is not framework:
                 return QueueingHint.SKIP

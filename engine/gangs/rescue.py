@@ -9,7 +9,7 @@ the keys of the rule that evicts. Whatever is tried is taken back before this re
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -89,19 +89,18 @@ class Rescuers:
         found: list[tuple[QueuedPod, PostFilterResult]] = []
         cache, spare, waits = self.basis.cache, len(members) - turn.wanted, False
         try:
-            # The most important first, for whom others might go: nobody goes for its own gang.
-            for queued in sorted(members, key=lambda one: -one.pod.priority):
+            # The least important first: whatever is free is theirs, as they can evict the fewest.
+            for queued in sorted(members, key=lambda one: one.pod.priority):
                 if len(there) + len(found) >= turn.wanted or spare < 0:
                     break
                 yield
                 if not self.waits(queued):
                     spare -= 1
                     continue
-                result = yield from self._asked_for(queued, rows, there)
+                result = yield from self._asked_for(queued, rows, there, own)
                 if result is None:
                     continue
-                members_go = not own.isdisjoint(one.pod.uid for one in result.evictions)
-                if members_go or not (result.status.ok and result.nominated):
+                if not (result.status.ok and result.nominated):
                     turn.rescuers |= result.plugins
                     waits |= result.nominated is None and queued.pod.uid in turn.promised
                     spare -= 1
@@ -122,10 +121,13 @@ class Rescuers:
         return Rescue(found, [(one.queued.pod, one.node) for one in there])
 
     def _asked_for(
-        self, queued: QueuedPod, rows: Domain, there: list[Chosen]
+        self, queued: QueuedPod, rows: Domain, there: list[Chosen], own: Collection[str]
     ) -> Steps[PostFilterResult | None]:
-        """What would make room for a member; None: it has a node, which is in `there` now."""
-        pod = queued.pod
+        """What would make room for a member; None: it has a node, which is in `there` now.
+
+        Nobody goes for its `own` gang: where one would, other nodes are looked at.
+        """
+        pod, cache = queued.pod, self.basis.cache
         answer: Chosen | Refused | None
         try:
             if rows is None:
@@ -142,9 +144,16 @@ class Rescuers:
         tried = Tried(SLICE_RUNS)
         while True:
             try:
-                return self.placement.rescue(pod, rejections, tried) or _NOTHING
+                found = self.placement.rescue(pod, rejections, tried) or _NOTHING
+                going = [one.pod.uid for one in found.evictions if one.pod.uid in own]
+                if not going or rejections is None:
+                    return found
+                outside = np.zeros(self.basis.snapshot().nodes.size, np.bool_)
+                outside[[cache.nodes.row(cache.node_of(one) or "") for one in going]] = True
+                rejections, tried = _but(rejections, outside), Tried(SLICE_RUNS)
             except UnfinishedError:
-                yield
+                pass
+            yield
 
     def _within(
         self, queued: QueuedPod, rows: NDArray[np.intp]

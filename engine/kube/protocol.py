@@ -81,6 +81,8 @@ class State(msgspec.Struct, frozen=True):
     """404s (or 403s) on end."""
     expired: bool = False
     """The last watch expired at once: a server that was restarted does so to all, but only once."""
+    unsure: bool = False
+    """The server was away, and nothing that it answered since says that it is as far as before."""
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -176,21 +178,21 @@ def step(state: State, outcome: Outcome) -> tuple[State, Action]:
         case Failed(retry_after):
             return _back_off(state, retry_after)
         case Waited(back):
-            return _resume(replace(state, delay=0.0) if back else state, unsure=back)
+            return _resume(replace(state, delay=0.0, unsure=True) if back else state)
         case Ended():
             return _ended(state, outcome)
         case _:
             assert_never(outcome)
 
 
-def _resume(state: State, *, unsure: bool) -> tuple[State, Action]:
+def _resume(state: State) -> tuple[State, Action]:
     if state.version and state.ask == state.version:
-        return replace(state, phase=Phase.WATCHING), Watch(state.version, unsure)
+        return replace(state, phase=Phase.WATCHING), Watch(state.version, state.unsure)
     return replace(state, phase=Phase.LISTING), List(state.ask, state.paged)
 
 
 def _ended(state: State, ended: Ended) -> tuple[State, Action]:
-    state = replace(state, version=ended.version, ask=ended.version)
+    state = replace(state, version=ended.version, ask=ended.version, unsure=False)
     useless = ended.lines == 0 and ended.seconds < _SHORT
     if ended.end is End.EXPIRED:
         # The version stays in `ask`: a list not older than what we know. It is no longer watched.

@@ -158,7 +158,8 @@ def default_selector(pod: PodInfo, snapshot: Snapshot) -> Selector:
     selector = controller.spec.selector
     if selector is None or isinstance(selector, Mapping):
         return select_labels({**labels, **(selector or {})})
-    if len(selector.match_expressions or ()) > MOST_REQUIREMENTS:
+    each = selector.match_expressions or ()
+    if sum(1 + len(one.values or ()) for one in each) > MOST_REQUIREMENTS:
         return select_labels(labels)  # read anew for each pod that it has
     try:
         return select_labels(labels).both(parse_selector(selector))

@@ -71,7 +71,10 @@ class Quota:
         by = core.by if core.guard is None else None
         self._by_namespace = isinstance(by, ir.Read) and by.field == "pod.namespace"
         self._book = Book(
-            BY_NAMESPACE if self._by_namespace else f"{rule.source.name} {rule.id} {rule.text}",
+            # What ElasticQuotas say is of an account of its own: it knows their namespaces alone.
+            BY_NAMESPACE
+            if self._by_namespace and not (core.minimum or core.maximum)
+            else f"{rule.source.name} {rule.id} {rule.text}",
             own if core.minimum or core.maximum else None,
             of_namespaces=any(one.startswith("namespace.") for one in rule.owner_reads or ()),
         )

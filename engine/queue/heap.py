@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from numbers import Real
 from typing import Any, Final
 
@@ -65,12 +65,13 @@ class PodHeap:
             heappush(self._entries, entry)
 
     def remove(self, queued: QueuedPod) -> None:
-        """Takes out a pod of this heap. O(1), and now and then O(n log n)."""
+        """Takes out a pod of this heap. O(1), and now and then O(n)."""
         del self._tickets[queued]
         if len(self._entries) + len(self._line) > _FEW + 2 * len(self._tickets):
-            entries, tickets = (*self._line, *self._entries), self._tickets
-            live = [entry for entry in entries if tickets.get(entry[2]) == entry[1]]
-            self._line, self._entries = deque(sorted(live)), []
+            tickets = self._tickets
+            self._line = deque([one for one in self._line if tickets.get(one[2]) == one[1]])
+            self._entries = [one for one in self._entries if tickets.get(one[2]) == one[1]]
+            heapify(self._entries)
 
     def peek(self) -> QueuedPod | None:
         """The first pod, left where it is."""

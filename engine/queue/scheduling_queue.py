@@ -414,7 +414,8 @@ class SchedulingQueue:
         registered = self._registrations.of(event)
         if uids is not None:
             only, known = (lambda pod: pod.uid in uids), map(self._pods.get, uids)
-            waiting = [self._parked.rejected.get(one, one) for one in known if one is not None]
+            each = [self._parked.rejected.get(one, one) for one in known if one is not None]
+            waiting = [*dict.fromkeys(each)]
         elif event.resource is Resource.WILDCARD:
             waiting = self._parked.all()
         elif registered:

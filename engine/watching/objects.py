@@ -16,7 +16,7 @@ from msgspec.structs import force_setattr, replace
 from dsl.quantities import parse_number, parse_time
 from dsl.types import is_missing
 from engine.kube.errors import KubeError, NotFound
-from engine.kube.protocol import Outcome
+from engine.kube.protocol import Outcome, Phase
 from engine.kube.reflector import Handler, Reflector
 from engine.kube.resources import Resource
 from engine.kube.session import KubeClient, segment
@@ -33,6 +33,8 @@ _CORE: Final = ("", "core", "v1")
 SECRETS: Final = frozenset({f"{group}/secrets" for group in _CORE})
 """They are read by no policy."""
 _METADATA: Final = "metadata"
+_DIGITS: Final = 9
+"""Of a place in a list, at most."""
 #: Names by which a metric says whose it is, and that are an object's own.
 _OWN_NAMES: Final = frozenset({"name", "workload", "pod"})
 
@@ -124,6 +126,11 @@ class ObjectSource(Handler[Any], Source):
         """See `Source`."""
         await self._reflector.run()
 
+    @property
+    def whole(self) -> bool:
+        """Whether what is known is all that there was at one time: half a list is not."""
+        return not self.awaited() and self._reflector.phase is not Phase.LISTING
+
     def feed(self) -> None:
         """See `Source`: each metric of these fields gets all that there is."""
         self.news = False
@@ -167,7 +174,8 @@ class ObjectSource(Handler[Any], Source):
 def struct_of(paths: Collection[str]) -> type[Any]:
     """A struct with what these paths begin with; nothing else of the object is decoded."""
     first = {path.partition(".")[0] for path in paths} - {_METADATA}
-    fields = [(name, Any, None) for name in sorted(first)]
+    # No kind has a field of another name: such a path leads nowhere.
+    fields = [(name, Any, None) for name in sorted(first) if name.isidentifier() and name[0] != "_"]
     return msgspec.defstruct("Object", [(_METADATA, Described, Described()), *fields], frozen=True)
 
 
@@ -177,9 +185,10 @@ def _number(there: Any, path: Sequence[str]) -> float | None:  # noqa: ANN401 - 
         if isinstance(there, dict):
             there = there.get(part)
         elif isinstance(there, list):
-            there = there[int(part)] if part.isdecimal() and int(part) < len(there) else None
+            at = int(part) if part.isdecimal() and len(part) <= _DIGITS else len(there)
+            there = there[at] if at < len(there) else None
         else:
-            there = getattr(there, part, None)
+            there = None if part.startswith("_") else getattr(there, part, None)
     if there in ("true", "false"):  # ConfigMaps hold texts alone
         there = there == "true"
     if isinstance(there, bool | int | float):
@@ -198,5 +207,5 @@ def _names(one: Known, question: Question) -> tuple[str, ...]:
     # Without `by` the labels that are usual for series: objects are named like nodes instead.
     if question.of == "node" and len(question.by) > 1:
         return (one.name,)
-    names = {**one.labels, "namespace": one.namespace, **dict.fromkeys(_OWN_NAMES, one.name)}
-    return tuple([names.get(label, "") for label in question.by])
+    own = {"namespace": one.namespace, **dict.fromkeys(_OWN_NAMES, one.name)}
+    return tuple([own[by] if by in own else one.labels.get(by, "") for by in question.by])

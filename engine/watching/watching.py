@@ -204,4 +204,4 @@ class Watching:
     def _news(self) -> Iterator[ObjectSource]:
         sources = (one for one, _ in self._running.values() if isinstance(one, ObjectSource))
         # Half a list would be taken for all that there is.
-        return (one for one in sources if one.news and not one.awaited())
+        return (one for one in sources if one.news and one.whole)

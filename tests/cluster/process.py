@@ -40,7 +40,7 @@ def wait_until(what: str, holds: Callable[[], bool], *, seconds: float = 30.0) -
             raise TimeoutError(f"after {seconds:g} s still not: {what}")
         time.sleep(0.02)
         before, now = now, time.monotonic()
-        left -= (now - before) * min(1.0, _PROCESSORS / _running())
+        left -= (now - before) * min(1.0, _PROCESSORS / max(1, _running()))
 
 
 def _running() -> int:

@@ -247,10 +247,15 @@ def test_a_leader_without_an_api_server_ends_and_a_follower_waits_for_it(
         plane.start()
         replicas.create("p")
 
+        restarts = []
+
         def binds():
             # A server that has just begun may be too slow for so short a lease; it is kept running.
             if not replicas.all[other].process.running:
+                assert "was not renewed" in replicas.all[other].log.read_text()
+                restarts.append(other)
                 replicas.all[other].process.start()
+            assert len(restarts) <= 3
             return replicas.bound_by(other)
 
         wait_until("the other binds", binds, seconds=60)

@@ -320,6 +320,11 @@ def test_one_line_says_where_and_what(line, said, refused):
             "profiles: [{plugins: {placementScore: {enabled: [{name: NodeResourcesFit}]}}}]",
             "profiles.0.plugins.placementScore: Berth has no plugins for groups of pods: its own",
         ),
+        (
+            "leaderElection: {leaseDuraton: 0s}",
+            "leaderElection.leaseDuraton: this field is unknown",
+        ),
+        ("leaderElection: {resourceNam: ''}", "leaderElection.resourceNam: this field is unknown"),
         ("leaderElection: {leaseDuration: ''}", "leaderElection.leaseDuration: '' is no duration"),
         ("leaderElection: {leaderElect: ''}", "leaderElection.leaderElect: must be a valid bool"),
         ("leaderElection: {leaseDuration: 1d}", "leaderElection.leaseDuration: '1d' has a unit"),

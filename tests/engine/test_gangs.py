@@ -429,6 +429,30 @@ async def test_no_member_is_evicted_for_another_one(running):
     assert len(made.cache.nominations) == 0
 
 
+@pytest.mark.parametrize("policy", ["", "\npreempt: victims where it.priority < pod.priority"])
+@in_a_loop
+async def test_others_are_evicted_where_a_member_would_be_the_cheapest_victim(policy):
+    made = world(f"{GANG}{policy}\nsort: pod.name", nodes=("n1", "n2", "n3"))
+    member(made, "a", 0, node="n1", size=3, priority=0)
+    for node in ("n2", "n3"):
+        made.comes(f"low-{node}", cpu="1500m", node=node, priority=1)
+    for number in (1, 2):
+        member(made, "a", number, size=3, priority=5)
+    await settle(made)
+    assert sorted(made.edge.evictions) == ["low-n2", "low-n3"]
+
+
+@pytest.mark.parametrize("policy", ["", "\npreempt: victims where it.priority < pod.priority"])
+@in_a_loop
+async def test_what_is_free_is_for_the_member_that_can_evict_the_fewest(policy):
+    made = world(f"{GANG}{policy}\nsort: pod.name", nodes=("n1", "n2"))
+    made.comes("mid", cpu="1500m", node="n2", priority=5)
+    for number, priority in ((1, 0), (2, 9)):
+        member(made, "a", number, size=2, priority=priority)
+    await settle(made)
+    assert made.edge.evictions == ["mid"]
+
+
 @in_a_loop
 async def test_while_its_victims_go_nobody_takes_the_room_that_a_gang_has_already():
     made = world()

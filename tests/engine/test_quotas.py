@@ -350,10 +350,38 @@ async def test_who_waits_for_victims_that_do_not_go_is_tried_again():
     assert made.where("a1") is SubQueue.UNSCHEDULABLE
     answer.set_result("not now")
     await settle(made)
-    assert made.where("a1") is not SubQueue.UNSCHEDULABLE
+    assert made.edge.evictions == ["b0", "b1"], "it makes room by itself, which is enough for both"
     made.clock.advance(20.0)
     await settle(made)
-    assert made.edge.evictions == ["b0", "b0"]
+    assert made.edge.evictions == ["b0", "b1"]
+
+
+@in_a_loop
+async def test_a_refused_eviction_is_no_error_of_who_waits_elsewhere():
+    made = Quotas("preempt: victims where it.priority < pod.priority", nodes=("n1", "n2"), cpu="2")
+    slow = made.runs("slow", "b", cpu="2", node="n2")
+    made.runs("kept", "b", cpu="2", priority=1, node="n1")
+    made.comes("p", namespace="a", cpu="2", priority=5)
+    await settle(made)
+    made.goes(slow)
+    made.edge.evict_answers.append("refused by a budget")
+    made.comes("q", namespace="c", cpu="2", priority=5)
+    await settle(made)
+    assert made.edge.evictions == ["slow", "kept"]
+    waits = made.queue.get("uid-a-p")
+    assert (waits.errors, waits.where) == (0, SubQueue.UNSCHEDULABLE)
+
+
+@in_a_loop
+async def test_what_a_line_guarantees_is_kept_beside_rules_that_read_quotas():
+    line = "quota: by pod.namespace min cpu 2 max cpu 9 elastic"
+    reads = "filter: pod.label odd -> quota.over_min_with_pod"
+    made = Quotas(f"{line}\n{reads}", a=("1", "9"))
+    for number in range(2):
+        made.runs(f"b{number}", "b", cpu="2")
+        made.comes(f"a{number}", namespace="a", cpu="2", labels={"odd": "x"})
+    await settle(made)
+    assert not [one for one in ("a0", "a1") if made.placed(one)]
 
 
 @in_a_loop

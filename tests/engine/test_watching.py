@@ -230,8 +230,7 @@ def test_objects_that_change_all_the_time_take_a_tenth_of_the_time(monkeypatch):
     clock = ManualClock()
 
     class Slow(ObjectSource):
-        def awaited(self):
-            return ""
+        whole = True
 
         def feed(self):
             clock.advance(3.0)
@@ -249,6 +248,16 @@ def test_objects_that_change_all_the_time_take_a_tenth_of_the_time(monkeypatch):
     assert watching.due == pytest.approx(30.05)
     watching.step(0.0)
     assert clock.monotonic() == 3.0, "nobody is told before that"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["my-key", "1x", ".x", "", "a b", "__dict__", "__init__.x", f"list.{'9' * 5000}", "list.-1"],
+)
+def test_a_path_that_no_object_can_have_leads_nowhere(path):
+    store, _ = stored(SignalSpec("m", f"core/ps#{path}", source="object", by=("name",)))
+    source, _ = told("core/ps", {path}, store, {"metadata": {"name": "n"}, "list": [1]})
+    assert source._known["n"].numbers == {path: None}
 
 
 @pytest.mark.parametrize("group", ["", "core", "v1"])

@@ -102,6 +102,13 @@ class TestStep:
             Watch("9", unsure=True), List("9", True), List("", True), Watch("5"), Watch("6"),
         ]  # fmt: skip
 
+    def test_a_server_that_was_away_is_unsure_until_it_answered_a_watch(self) -> None:
+        away = Listed("7"), Ended(End.DROPPED, "9", 3, 60.0), Waited(back=True)
+        _, actions = walk(*away, Failed(), Waited(), Ended(End.CLOSED, "9", 1, 9.0))
+        assert [one for one in actions[2:] if isinstance(one, Watch)] == [
+            Watch("9", unsure=True), Watch("9", unsure=True), Watch("9"),
+        ]  # fmt: skip
+
     def test_retry_after_is_the_least(self) -> None:
         _, actions = walk(Failed(retry_after=12.0))
         assert actions == [Wait(0.8, floor=12.0)]
