@@ -148,9 +148,15 @@ class Rescuers:
                 going = [one.pod.uid for one in found.evictions if one.pod.uid in own]
                 if not going or rejections is None:
                     return found
+                theirs = [cache.nodes.row(cache.node_of(one) or "") for one in going]
+                known = () if rejections.left_out is None else rejections.left_out
+                # Beside another node (`across`) they may go all the same: then there is no way.
+                if np.isin(theirs, known).all() or self._asked >= MOST_ASKED:
+                    return replace(found, status=_NOTHING.status)
                 outside = np.zeros(self.basis.snapshot().nodes.size, np.bool_)
-                outside[[cache.nodes.row(cache.node_of(one) or "") for one in going]] = True
+                outside[theirs] = True
                 rejections, tried = _but(rejections, outside), Tried(SLICE_RUNS)
+                self._asked += 1
             except UnfinishedError:
                 pass
             yield

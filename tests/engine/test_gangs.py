@@ -442,6 +442,18 @@ async def test_others_are_evicted_where_a_member_would_be_the_cheapest_victim(po
     assert sorted(made.edge.evictions) == ["low-n2", "low-n3"]
 
 
+@in_a_loop
+async def test_where_members_alone_could_go_on_several_nodes_the_search_ends():
+    across = "preempt: victims where it.priority < pod.priority across 3 nodes"
+    made = world(f"{GANG}\n{across}\nfilter: count(cluster.pods where it.priority < 5) < 1")
+    for number in (0, 1):
+        member(made, "a", number, node=f"n{number + 1}", size=4, priority=0)
+    for number in (2, 3):
+        member(made, "a", number, size=4, priority=5)
+    await settle(made)
+    assert made.edge.evictions == []
+
+
 @pytest.mark.parametrize("policy", ["", "\npreempt: victims where it.priority < pod.priority"])
 @in_a_loop
 async def test_what_is_free_is_for_the_member_that_can_evict_the_fewest(policy):
