@@ -236,7 +236,7 @@ def test_objects_that_change_all_the_time_take_a_tenth_of_the_time(monkeypatch):
             clock.advance(3.0)
 
     monkeypatch.setattr("engine.watching.watching.ObjectSource", Slow)
-    nothing = lambda: None  # noqa: E731
+    nothing = lambda: None  # noqa: E731 - short, and given twice
     around = cache, None, store, nothing, nothing, lambda work: work.close()
     wiring = Wiring(clock, Telemetry())
     watching = Watching(None, wiring, *around, pods=None, sharing=PodSharing())
