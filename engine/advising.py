@@ -203,7 +203,7 @@ def _rejected(
     failed = {name: _NOT_SEEN for name in names if nodes.row(name) < 0}
     never: dict[str, str] = {}
     try:
-        passed = framework.candidates(framework.known(pod, snapshot), pod, snapshot)
+        passed = framework.candidates(framework.class_of(pod, snapshot), pod, snapshot)
         if len(passed) == nodes.count:
             return failed, never
         rejections = framework.rejections(pod, snapshot)

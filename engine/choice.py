@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from engine.executor import Executor
-from engine.framework.acting import GRANTED, NOTHING, Acts, Leave
+from engine.framework.acting import GRANTED, NOTHING, Acts, Clearance
 from engine.framework.decision import Decision
 from engine.framework.effects import Effect
 from engine.framework.snapshot import Snapshot
@@ -26,7 +26,7 @@ class Chosen(msgspec.Struct):
     """The cluster with the pod on its node, where somebody asked about it just now."""
     free: bool = False
     """Nobody had a say in what becomes of it, just now."""
-    leave: Leave = GRANTED
+    clearance: Clearance = GRANTED
     acts: Acts = NOTHING
     executor: Executor | None = None
     pre_bind: Sequence[Effect] = ()

@@ -23,14 +23,14 @@ from engine.framework.decision import (
     Rejection,
     Rejections,
 )
-from engine.framework.grouped import GroupedChoice
+from engine.framework.groupedchoice import GroupedChoice
 from engine.framework.opinion import LEFT_OUT, SCALE, Opinion
 from engine.framework.opinion import NAME as EXTENDER
 from engine.framework.podclass import FRACTION, NOWHERE, TIE_BITS, TIE_MASK, PodClass, total_of
 from engine.framework.runtime import Candidates, Framework, PluginError, Unfit
+from engine.framework.searchprogress import SearchProgress
 from engine.framework.snapshot import IntColumn, Snapshot
 from engine.framework.status import Code, Status, unschedulable
-from engine.framework.tried import Tried
 from engine.pods.podinfo import PodInfo
 
 
@@ -48,7 +48,7 @@ def decide(
         status = Status(Code.ERROR, (opinion.error,), EXTENDER)
         return _unplaced(pod, snapshot, framework, error=status)
     try:
-        known = framework.known(pod, snapshot)
+        known = framework.class_of(pod, snapshot)
         widely = opinion is not None or framework.tiered or len(snapshot.nominations)
         if widely or (known.wide and not known.grouped):
             return _choose_widely(pod, snapshot, framework, known, opinion)
@@ -115,25 +115,25 @@ def conclude(
     snapshot: Snapshot,
     framework: Framework,
     opinion: Opinion | None = None,
-    tried: Tried | None = None,
+    progress: SearchProgress | None = None,
 ) -> Decision:
     """`decide`, and where no node fits, what is to be done about it.
 
     Raises:
-        UnfinishedError: a slice of `tried` is used up; without it nothing.
+        UnfinishedError: a slice of `progress` is used up; without it nothing.
     """
     decision = decide(pod, snapshot, framework, opinion)
     decision.opinion = opinion
     if decision.rejections is not None and decision.rejections.nodes and framework.rescues:
         try:
-            decision.rescue = framework.post_filter(pod, snapshot, decision.rejections, tried)
+            decision.rescue = framework.post_filter(pod, snapshot, decision.rejections, progress)
         except PluginError as fault:
             decision.rescue = PostFilterResult(fault.status, message=str(fault))
         if opinion is not None and decision.rescue.nominated:
             decision.rescue = _agreed(decision.rescue, opinion)
-        if tried is not None:
+        if progress is not None:
             given = opinion is not None and opinion.victims is not None
-            decision.rescue = tried.renew(decision.rescue, snapshot, given=given)
+            decision.rescue = progress.renew(decision.rescue, snapshot, given=given)
     return decision
 
 
@@ -143,7 +143,7 @@ def feasible(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> list[str
     Raises:
         Unfit, PluginError: as `decide` meets them.
     """
-    rows = framework.candidates(framework.known(pod, snapshot), pod, snapshot)
+    rows = framework.candidates(framework.class_of(pod, snapshot), pod, snapshot)
     return [snapshot.nodes.name(row) for row in rows.tolist()]
 
 

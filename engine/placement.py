@@ -22,9 +22,9 @@ from engine.framework.decision import Decision, Placed, PostFilterResult, Reject
 from engine.framework.interface import Permitted
 from engine.framework.opinion import Opinion
 from engine.framework.runtime import PluginError
+from engine.framework.searchprogress import SearchProgress, UnfinishedError
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status, unschedulable
-from engine.framework.tried import Tried, UnfinishedError
 from engine.measures import Measures
 from engine.notices import Notices
 from engine.pods.podinfo import PodInfo
@@ -77,14 +77,18 @@ class Placement:
         return False
 
     def decide(
-        self, queued: QueuedPod, *, opinion: Opinion | None = None, tried: Tried | None = None
+        self,
+        queued: QueuedPod,
+        *,
+        opinion: Opinion | None = None,
+        progress: SearchProgress | None = None,
     ) -> None:
         """One cycle for a pod and what follows from it.
 
         Raises:
-            UnfinishedError: nothing follows yet, a slice of `tried` is used up.
+            UnfinishedError: nothing follows yet, a slice of `progress` is used up.
         """
-        found = self.choose(queued, opinion=opinion, tried=tried)
+        found = self.choose(queued, opinion=opinion, progress=progress)
         if isinstance(found, Refused):
             self.refuse(found)
         else:
@@ -96,7 +100,7 @@ class Placement:
         *,
         as_member: bool = False,
         opinion: Opinion | None = None,
-        tried: Tried | None = None,
+        progress: SearchProgress | None = None,
     ) -> Chosen | Refused:
         """Decides, and gives the pod its node and what is reserved for it there.
 
@@ -104,21 +108,21 @@ class Placement:
             UnfinishedError: see `conclude`.
         """
         pod, framework = queued.pod, self.basis.framework_of(queued.pod)
-        tried = tried or Tried()
-        began = queued.tried_at = self.basis.clock.monotonic() - tried.seconds
+        progress = progress or SearchProgress()
+        began = queued.tried_at = self.basis.clock.monotonic() - progress.seconds
         snapshot = self.basis.snapshot()
         try:
             if as_member:
                 decision = decide(pod, snapshot, framework)
             else:
-                decision = conclude(pod, snapshot, framework, opinion, tried)
+                decision = conclude(pod, snapshot, framework, opinion, progress)
         except UnfinishedError:
             for told in self.slices_observers:
-                told(pod, snapshot, opinion, tried.slices)
+                told(pod, snapshot, opinion, progress.slices)
             raise
         finally:
-            tried.seconds = self.basis.clock.monotonic() - began
-        placed = Placed(decision, snapshot, tried.seconds, tried.slices, as_member=as_member)
+            progress.seconds = self.basis.clock.monotonic() - began
+        placed = Placed(decision, snapshot, progress.seconds, progress.slices, as_member=as_member)
         self.measures.decided(placed)
         for observer in self.observers:
             observer(placed)
@@ -135,14 +139,14 @@ class Placement:
         chosen = Chosen(queued, decision, decision.node)
         if framework.acts(pod):
             chosen.there = there = self._cache.snapshot(now, snapshot.signals)
-            chosen.leave = leave = framework.reserve(pod, there, decision.node)
-            self.acted(decision, Acted(Point.RESERVE, pod, decision.node, there, leave.words))
-            status, chosen.pre_bind = leave.status, leave.pre_bind
-            if status.ok and leave.reserved:
+            chosen.clearance = clearance = framework.reserve(pod, there, decision.node)
+            self.acted(decision, Acted(Point.RESERVE, pod, decision.node, there, clearance.words))
+            status, chosen.pre_bind = clearance.status, clearance.pre_bind
+            if status.ok and clearance.reserved:
                 chosen.executor = self.bindings.executor()
-                status = chosen.executor.reserve(leave.reserved)
+                status = chosen.executor.reserve(clearance.reserved)
             if not status.ok:
-                self.permits.tell(leave)
+                self.permits.tell(clearance)
                 return Refused(queued, decision, status)
         else:
             chosen.free = True
@@ -178,7 +182,7 @@ class Placement:
 
     def go(self, chosen: Chosen, also: Mapping[str, Permitted] | None = None) -> None:
         """The pod is bound, or held by whoever lets it wait, and by these."""
-        by = {**chosen.leave.held, **(also or {})}
+        by = {**chosen.clearance.held, **(also or {})}
         if by:
             chosen.there = None  # the cluster moves on while it waits
             held = Held(chosen, by)
@@ -199,7 +203,7 @@ class Placement:
             self._may_go(chosen, chosen.there or self.basis.snapshot(), seen=False)
         else:
             self.bindings.begin(chosen)
-        self.permits.tell(chosen.leave)
+        self.permits.tell(chosen.clearance)
 
     def _released(self, held: Held) -> None:
         self.measures.waited(held.since, Code.SUCCESS.value)
@@ -266,19 +270,19 @@ class Placement:
             self.notices.report(pod, "Unschedulable", decision.message)
 
     def rescue(
-        self, pod: PodInfo, rejections: Rejections | None, tried: Tried
+        self, pod: PodInfo, rejections: Rejections | None, progress: SearchProgress
     ) -> PostFilterResult | None:
         """What is to be done so that the pod fits; None if nobody can say.
 
         Raises:
-            UnfinishedError: a slice of `tried` is used up.
+            UnfinishedError: a slice of `progress` is used up.
         """
         framework = self.basis.framework_of(pod)
         if rejections is None or not rejections.nodes or not framework.rescues:
             return None
         snapshot = self.basis.snapshot()
         try:
-            found = framework.post_filter(pod, snapshot, rejections, tried)
+            found = framework.post_filter(pod, snapshot, rejections, progress)
         except PluginError:
             return None  # told to `on_fault`; the gang does not fit
-        return tried.renew(found, snapshot)
+        return progress.renew(found, snapshot)

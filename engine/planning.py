@@ -253,7 +253,7 @@ class _Asked:
         mask, keys = np.zeros(snapshot.nodes.size, np.bool_), np.zeros(self.size, np.int64)
         with suppress(Unfit):
             trial = framework.trial(pod, snapshot)
-            known = framework.known(pod, snapshot)
+            known = framework.class_of(pod, snapshot)
             mask[framework.candidates(known, pod, snapshot)] = True
             if mask.any():  # who may go nowhere may name thousands of resources, each a column
                 rooms, keys = trial.amounts(), np.where(mask, known.keys.column, 0)[: self.size]

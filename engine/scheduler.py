@@ -33,8 +33,8 @@ from engine.clock import Clock
 from engine.evictions import Evictions
 from engine.framework.edge import Edge
 from engine.framework.events import Action, ClusterEvent, Resource
+from engine.framework.searchprogress import SLICE_RUNS, SearchProgress, UnfinishedError
 from engine.framework.snapshot import Snapshot
-from engine.framework.tried import SLICE_RUNS, Tried, UnfinishedError
 from engine.gangs import Gangs
 from engine.inflight import InFlight
 from engine.measures import Measures
@@ -107,7 +107,7 @@ class Scheduler:
         self.placement = Placement(
             self._basis, queue, measures, self._notices, setbacks, self._evictions, self._bindings
         )
-        self._searches: dict[QueuedPod, Tried] = {}
+        self._searches: dict[QueuedPod, SearchProgress] = {}
         self._lane: Lane | None = None
         self.permits = self.placement.permits
         """The pods that wait for leave to be bound."""
@@ -330,18 +330,18 @@ class Scheduler:
             return
         if self._basis.framework_of(pod).gangs and self.gangs.begin(queued):
             return
-        self._try(queued, Tried(SLICE_RUNS))
+        self._try(queued, SearchProgress(SLICE_RUNS))
 
-    def _try(self, queued: QueuedPod, tried: Tried) -> None:
+    def _try(self, queued: QueuedPod, progress: SearchProgress) -> None:
         """A cycle, of which nothing follows yet where a search goes on in the next slice.
 
         The pod stays in flight, and others go on. Each of its cycles is of the cluster as it is
-        then, with what was tried as one more input; the last one decides.
+        then, with its progress as one more input; the last one decides.
         """
         try:
-            self.placement.decide(queued, tried=tried)
+            self.placement.decide(queued, progress=progress)
         except UnfinishedError:
-            self._searches[queued] = tried  # in its place: of equals the first one goes on
+            self._searches[queued] = progress  # in its place: of equals the first one goes on
             self._queue.searches(queued)
         else:
             self._searches.pop(queued, None)

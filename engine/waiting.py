@@ -24,7 +24,7 @@ from typing import Final
 
 from engine.basis import Basis
 from engine.choice import Chosen
-from engine.framework.acting import Acted, Leave, Point
+from engine.framework.acting import Acted, Clearance, Point
 from engine.framework.decision import Decision
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.interface import Permitted
@@ -216,27 +216,27 @@ class Permits:
         waited = self._waited(held)
         framework, snapshot = self.basis.framework_of(held.pod), self.basis.snapshot()
         by = tuple(held.by)
-        leave = framework.permit(held.pod, snapshot, held.node, waited, by)
-        acted = Acted(Point.PERMIT, held.pod, held.node, snapshot, leave.words, waited, by)
+        clearance = framework.permit(held.pod, snapshot, held.node, waited, by)
+        acted = Acted(Point.PERMIT, held.pod, held.node, snapshot, clearance.words, waited, by)
         self.acted(held.chosen.decision, acted)
-        leave = replace(leave, held={**leave.held, **self.also(held)})
-        self._settle(held, leave, waited)
-        self.tell(leave)
+        clearance = replace(clearance, held={**clearance.held, **self.also(held)})
+        self._settle(held, clearance, waited)
+        self.tell(clearance)
 
-    def tell(self, leave: Leave) -> None:
+    def tell(self, clearance: Clearance) -> None:
         """Passes on what plugins said about other pods that they hold."""
-        for plugin, uid, status in leave.others:
+        for plugin, uid, status in clearance.others:
             self.answer(uid, plugin, status)
 
-    def _settle(self, held: Held, leave: Leave, waited: float) -> None:
-        if not leave.status.ok:
-            self._reject(held, leave.status)
+    def _settle(self, held: Held, clearance: Clearance, waited: float) -> None:
+        if not clearance.status.ok:
+            self._reject(held, clearance.status)
             return
-        if not leave.held:
+        if not clearance.held:
             self._release(held)
             return
-        held.by = leave.held
-        for plugin, said in leave.held.items():
+        held.by = clearance.held
+        for plugin, said in clearance.held.items():
             if waited >= min(said.timeout_seconds, MOST_SECONDS):
                 over = f"timed out after {waited:.0f} s", " ".join(said.status.reasons)
                 words = ": ".join(filter(None, over))

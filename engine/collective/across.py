@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from dsl.collective import Evictions
 from engine.collective.victims import Budget, Hunt, Plans, Together, one_by_one, protect, without
 from engine.framework.interface import Room
+from engine.framework.searchprogress import Found
 from engine.framework.snapshot import BoolColumn
 from engine.framework.trials import Trial
-from engine.framework.tried import Found
 
 #: Nodes from which pods may leave at once are looked for among so many.
 MOST_NODES: Final = 64
@@ -65,7 +65,7 @@ class Several:
         `most_runs` bounds the dry runs, those of the nodes one by one included.
 
         Raises:
-            UnfinishedError: as `Tried` has it; so does `anywhere`.
+            UnfinishedError: as `SearchProgress` has it; so does `anywhere`.
         """
         spans = self.trial.spans() and len(self.of.rows)
         prospects = self._prospects() if spans else []
@@ -115,11 +115,11 @@ class Several:
         """Those of some nodes that take the pod once these are gone; `key` says who they are."""
 
         def ask() -> Found:
-            stand = without(self.trial, int(rows[0]), snapshot.pods, gone())
-            return 1 + len(rows) // _ROWS_A_RUN, rows[stand.passes(rows)].tolist(), None
+            emptied = without(self.trial, int(rows[0]), snapshot.pods, gone())
+            return 1 + len(rows) // _ROWS_A_RUN, rows[emptied.passes(rows)].tolist(), None
 
-        snapshot, tried = self.of.snapshot, self.trial.tried
-        _, found, _ = tried.recall((tried.turn, snapshot.layout, *key), "", ask)
+        snapshot, progress = self.of.snapshot, self.trial.progress
+        _, found, _ = progress.recall((progress.turn, snapshot.layout, *key), "", ask)
         self.runs += 1
         return found
 
@@ -144,14 +144,14 @@ class Several:
     def _prospects(self) -> list[int]:
         """The nodes with pods that may go, the most promising first."""
         snapshot, ranking, kinds = self.of.snapshot, self.hunt.ranking, self.hunt.kinds
-        there, tried = ranking.table >= 0, self.trial.tried
+        there, progress = ranking.table >= 0, self.trial.progress
         rooms = self.trial.rooms(self.of.rows[:1])
         about: BoolColumn = np.zeros(there.shape[1], np.bool_)
         if rooms is not None:
             for name, _, concerns in rooms.concerns:
                 numbers = ranking.values("kind", kinds.numbers, snapshot.pods)
-                key = tried.turn, name
-                concerned = kinds.concerned(numbers[there], concerns, tried, key)
+                key = progress.turn, name
+                concerned = kinds.concerned(numbers[there], concerns, progress, key)
                 about |= np.any(there & concerned[numbers], axis=0)
             if not about.any():
                 return []

@@ -67,7 +67,7 @@ def search(
         kinds: of pods, as far as they are known.
 
     Raises:
-        UnfinishedError: as `Tried` has it.
+        UnfinishedError: as `SearchProgress` has it.
 
     Complexity: that of `victims.plan`, and at most `MOST_RUNS` dry runs and those of one more node.
     """
@@ -75,7 +75,7 @@ def search(
     may_go = np.zeros(snapshot.pods.size, np.bool_)
     may_go[ordered] = True
     hunt = Hunt(may_go, Ranking.given(snapshot, ordered[::-1]), kinds or Kinds())
-    trial.tried.spend(-len(evictions.ordered) // _PODS_A_RUN)
+    trial.progress.spend(-len(evictions.ordered) // _PODS_A_RUN)
     plans = plan(snapshot, rows, hunt, budgets, trial, most=MOST_RUNS)
     one = _cheapest(evictions, [plans])
     if one is not None:

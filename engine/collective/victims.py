@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 from engine.collective.ranking import Ranking, Reads
 from engine.framework.interface import Rooms
+from engine.framework.searchprogress import SLICE_RUNS, Found, SearchProgress, UnfinishedError
 from engine.framework.snapshot import BoolColumn, IntColumn, PodColumns, Snapshot
-from engine.framework.trials import Stand, Trial
-from engine.framework.tried import SLICE_RUNS, Found, Tried, UnfinishedError
+from engine.framework.trials import Trial, WhatIfRow
 from engine.pods.podinfo import PodInfo, host_ports
 from engine.pods.selectors import Selector
 
@@ -90,18 +90,22 @@ class Kinds:
         return len(self.each) > 2 * pods.size + _SPARE_KINDS
 
     def concerned(
-        self, some: Numbers, concerns: Callable[[PodInfo], bool], tried: Tried, key: Hashable
+        self,
+        some: Numbers,
+        concerns: Callable[[PodInfo], bool],
+        progress: SearchProgress,
+        key: Hashable,
     ) -> BoolColumn:
         """Which of some kinds are such that more than amounts may decide; no other is.
 
         Raises:
             UnfinishedError: others are asked about in a later slice.
         """
-        said = tried.kinds((self, key), len(self.each))
+        said = progress.kinds((self, key), len(self.each))
         new = np.zeros(len(said), dtype=np.bool_)
         new[some] = said[some] == 0
         for kind in np.flatnonzero(new).tolist():
-            tried.spend(_A_KIND)
+            progress.spend(_A_KIND)
             said[kind] = 1 if concerns(self.each[kind]) else -1
         return said > 0
 
@@ -267,17 +271,17 @@ def plan(
     row is begun after `most` such questions.
 
     Raises:
-        UnfinishedError: as `Tried` has it.
+        UnfinishedError: as `SearchProgress` has it.
     """
-    tried = trial.tried
-    tried.turn += 1
-    few, tried.later = tried.later[:SLICE_RUNS], tried.later[SLICE_RUNS:]
+    progress = trial.progress
+    progress.turn += 1
+    few, progress.later = progress.later[:SLICE_RUNS], progress.later[SLICE_RUNS:]
     if few:
         rows = np.array([row for one in few if (row := snapshot.nodes.row(one)) >= 0], np.intp)
     plans = Plans(snapshot, rows, hunt)
     protect(plans, budgets)
     rooms = trial.rooms(rows)
-    slow = np.ones(len(rows), dtype=np.bool_) if rooms is None else _apart(plans, rooms, tried)
+    slow = np.ones(len(rows), dtype=np.bool_) if rooms is None else _apart(plans, rooms, progress)
     left = plans.helps & ~slow
     spare = [] if rooms is None else _at_once(plans, rooms, left)
     short = slow & (False if rooms is None else _short(plans, rooms))
@@ -349,14 +353,14 @@ def protect(plans: Plans, budgets: Sequence[Budget]) -> None:
 # ---- all nodes at once ---------------------------------------------------------------------------
 
 
-def _apart(plans: Plans, rooms: Rooms, tried: Tried) -> BoolColumn:
+def _apart(plans: Plans, rooms: Rooms, progress: SearchProgress) -> BoolColumn:
     """(C,) nodes where more than amounts may decide."""
     apart = rooms.apart
     for name, where, concerns in rooms.concerns:
         there = plans.there & where
         if there.any():
-            numbers, key = plans.kind_numbers(), (tried.turn, name)
-            concerned = plans.kinds.concerned(numbers[there], concerns, tried, key)
+            numbers, key = plans.kind_numbers(), (progress.turn, name)
+            concerned = plans.kinds.concerned(numbers[there], concerns, progress, key)
             apart = apart | (there & concerned[numbers]).any(axis=0)
     return apart
 
@@ -427,7 +431,7 @@ def one_by_one(
     Raises:
         UnfinishedError: the others' turn comes in a later slice.
     """
-    each, nodes, tried = np.flatnonzero(which), plans.snapshot.nodes, trial.tried
+    each, nodes, progress = np.flatnonzero(which), plans.snapshot.nodes, trial.progress
     if most is not None and len(each) * 2 > most:
         # Which are tried must not depend on rows.
         few = np.count_nonzero(plans.there, axis=0)[each]
@@ -443,7 +447,7 @@ def one_by_one(
         node = nodes.name(int(plans.rows[at]))
         ask = partial(_dry_runs, plans, at, trial)
         try:
-            runs, gone, why = tried.recall((tried.turn, node, *key), node, ask)
+            runs, gone, why = progress.recall((progress.turn, node, *key), node, ask)
         except UnfinishedError:
             left.append(node)
             continue
@@ -455,7 +459,7 @@ def one_by_one(
             plans.helps[at] = False
             plans.unfit += why
     if left:
-        tried.later = (left + tried.later)[:_MOST_LATER] if most is None else []
+        progress.later = (left + progress.later)[:_MOST_LATER] if most is None else []
         raise UnfinishedError
     goes = np.isin(plans.table[:, each], np.array(going, np.intp), kind="table")
     plans.gone[:, each] = plans.there[:, each] & goes
@@ -466,27 +470,27 @@ def one_by_one(
 def _dry_runs(plans: Plans, at: int, trial: Trial) -> Found:
     """Asks all filters about a node: whose going helps, or why nobody's does."""
     pods, there = plans.snapshot.pods, plans.there[:, at]
-    stand = without(trial, int(plans.rows[at]), pods, plans.table[there, at])
-    unfit = stand.rejection()
+    emptied = without(trial, int(plans.rows[at]), pods, plans.table[there, at])
+    unfit = emptied.rejection()
     if unfit is not None:
         return 1, (), unfit.status.reasons
     ranks, going = np.flatnonzero(there).tolist(), []
     for rank in sorted(ranks, key=lambda rank: (not plans.protected[rank, at], rank)):
         row = int(plans.table[rank, at])
-        back = stand.with_pod(pods.pod(row), int(pods.node[row]))
+        back = emptied.with_pod(pods.pod(row), int(pods.node[row]))
         if back.fits():
-            stand = back
+            emptied = back
         else:
             going.append(pods.pod(row).uid)
     return 1 + len(ranks), going, None
 
 
-def without(trial: Trial, row: int, pods: PodColumns, rows: NDArray[np.intp]) -> Stand:
+def without(trial: Trial, row: int, pods: PodColumns, rows: NDArray[np.intp]) -> WhatIfRow:
     """A node as it is once some pods, by their rows, have left theirs."""
-    stand, nodes = trial.at(row), pods.node[rows]
+    emptied, nodes = trial.at(row), pods.node[rows]
     for node in dict.fromkeys(nodes.tolist()):
-        stand.move([pods.pod(one) for one in rows[nodes == node].tolist()], -1, node)
-    return stand
+        emptied.move([pods.pod(one) for one in rows[nodes == node].tolist()], -1, node)
+    return emptied
 
 
 # ---- what pods are chosen by ---------------------------------------------------------------------

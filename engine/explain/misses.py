@@ -21,8 +21,8 @@ from dsl.schema import request_unit
 from dsl.types import number_of, show
 from engine.explain.parts import values
 from engine.explain.scores import policies_of
-from engine.framework.asking import Filtering
 from engine.framework.interface import Room
+from engine.framework.runner import Filtering
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import BoolColumn, Snapshot
 from engine.framework.status import Code

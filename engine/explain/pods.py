@@ -71,10 +71,10 @@ def _then(decision: Decision, snapshot: Snapshot, framework: Framework) -> str:
     if decision.node is None:
         return ""
     pod = decision.pod
-    leave = framework.reserve(pod, snapshot.overlay(decision.row, add=(pod,)), decision.node)
-    if not leave.status.ok:
-        return f"refused there: {' '.join(leave.status.reasons)}"
-    why = " ".join(word for one in leave.held.values() for word in one.status.reasons)
+    clearance = framework.reserve(pod, snapshot.overlay(decision.row, add=(pod,)), decision.node)
+    if not clearance.status.ok:
+        return f"refused there: {' '.join(clearance.status.reasons)}"
+    why = " ".join(word for one in clearance.held.values() for word in one.status.reasons)
     return why and f"made to wait there: {why}"
 
 

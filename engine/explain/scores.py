@@ -71,7 +71,7 @@ def ranking(
         Unfit: no node fits, known before the nodes were asked.
         PluginError: a plugin raised.
     """
-    candidates = framework.candidates(framework.known(pod, snapshot), pod, snapshot)
+    candidates = framework.candidates(framework.class_of(pod, snapshot), pod, snapshot)
     return among(pod, snapshot, framework, candidates, most) if len(candidates) else Ranking()
 
 
@@ -83,7 +83,7 @@ def among(
     most: int | None = None,
 ) -> Ranking:
     """`ranking` of some rows that can take the pod, at least one, ascending."""
-    known = framework.known(pod, snapshot)
+    known = framework.class_of(pod, snapshot)
     keys = framework.keys(known, pod, snapshot, candidates)
     order = np.argsort(-keys)[:most]
     steps = keys >> TIE_BITS
@@ -138,7 +138,7 @@ def rules_of(placed: Placed, framework: Framework) -> list[str]:
     if placed.decision.node is None:
         return []
     decision, snapshot = placed.decision, placed.snapshot
-    known = framework.known(decision.pod, snapshot)
+    known = framework.class_of(decision.pod, snapshot)
     candidates = framework.candidates(known, decision.pod, snapshot)
     return [
         trace

@@ -28,8 +28,8 @@ from engine.extenders.edge import WholeObjects
 from engine.extenders.messages import Victims
 from engine.framework.opinion import Opinion
 from engine.framework.runtime import Framework, PluginError, Unfit
+from engine.framework.searchprogress import SLICE_RUNS, SearchProgress, UnfinishedError
 from engine.framework.snapshot import Snapshot
-from engine.framework.tried import SLICE_RUNS, Tried, UnfinishedError
 from engine.inflight import InFlight
 from engine.placement import Placement
 from engine.pods.podinfo import PodInfo
@@ -108,11 +108,11 @@ class Lane:
             self.queue.done(queued.pod.uid)
 
     async def _in_slices(self, queued: QueuedPod, work: Callable[..., _T]) -> _T | None:
-        """What it comes to, `tried` in slices; None: the pod is not to be decided about by then."""
-        tried = Tried(SLICE_RUNS)
+        """Works with its progress, in slices; None: the pod is not to be decided about by then."""
+        progress = SearchProgress(SLICE_RUNS)
         while self.placement.still(queued):
             try:
-                return work(tried=tried)
+                return work(progress=progress)
             except UnfinishedError:
                 await asyncio.sleep(0)
         return None
@@ -144,9 +144,9 @@ class Lane:
         agreed, why = await self.extenders.agree(pod, whole, victims)
         return msgspec.structs.replace(opinion, victims=agreed, victims_error=why)
 
-    def _victims(self, pod: PodInfo, opinion: Opinion, tried: Tried) -> Victims:
+    def _victims(self, pod: PodInfo, opinion: Opinion, progress: SearchProgress) -> Victims:
         """Whom this pod might evict, if no node is left to it."""
-        rescue = conclude(pod, *self._now(pod), opinion, tried).rescue
+        rescue = conclude(pod, *self._now(pod), opinion, progress).rescue
         if rescue is None or not rescue.nominated:
             return {}
         if rescue.choices is not None:

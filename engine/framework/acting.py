@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final, assert_never
 
-from engine.framework.asking import PluginError
 from engine.framework.decision import Decision
 from engine.framework.defaults import DEFAULT_BINDER
 from engine.framework.effects import AssumeObject, Await, Effect, Emit, Patch, set_on_pod
 from engine.framework.interface import Binding, Permitted, Points
+from engine.framework.runner import PluginError
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
 from engine.pods.podinfo import PodInfo
@@ -25,7 +25,7 @@ Named = tuple[str, Points]
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class Clearance:
     """Whether a pod may be bound to its node: taken back if `status` is not ok, held if `held`.
 
     `reserved` are to be carried out at once, `pre_bind` before the pod is bound, undone if the pod
@@ -50,7 +50,7 @@ class Leave:
         return (*map(_named, (*self.reserved, *self.pre_bind)), *held, *others)
 
 
-GRANTED = Leave()
+GRANTED = Clearance()
 _BY_US: Final = Binding()
 
 
@@ -161,7 +161,7 @@ class Actors:
             return True
         return False
 
-    def reserve(self, pod: PodInfo, snapshot: Snapshot, node: str) -> Leave:
+    def reserve(self, pod: PodInfo, snapshot: Snapshot, node: str) -> Clearance:
         """Whether the pod, which the snapshot has on the node, may be bound there.
 
         Who reserves is asked, then who permits; the first refusal ends it.
@@ -175,13 +175,13 @@ class Actors:
             for name, reserve in self._reserve:
                 answer = self._guard(name, "Reserve", reserve, pod, snapshot, row)
                 if not answer.status.ok:
-                    return Leave(answer.status.by(name))
+                    return Clearance(answer.status.by(name))
                 reserved.extend(answer.effects)
                 pre_bind.extend(answer.pre_bind)
         except PluginError as fault:
-            return Leave(fault.status)
-        leave = self.permit(pod, snapshot, node)
-        return replace(leave, reserved=tuple(reserved), pre_bind=tuple(pre_bind))
+            return Clearance(fault.status)
+        clearance = self.permit(pod, snapshot, node)
+        return replace(clearance, reserved=tuple(reserved), pre_bind=tuple(pre_bind))
 
     def permit(
         self,
@@ -190,7 +190,7 @@ class Actors:
         node: str,
         waited: float = 0.0,
         only: Collection[str] | None = None,
-    ) -> Leave:
+    ) -> Clearance:
         """The same of a pod that has waited for so many seconds, by who holds it (`only`).
 
         Those of them that have no say any longer let it go.
@@ -207,10 +207,10 @@ class Actors:
                 if said.status.code is Code.WAIT:
                     held[name] = said
                 elif not said.status.ok:
-                    return Leave(said.status.by(name), others=tuple(others))
+                    return Clearance(said.status.by(name), others=tuple(others))
         except PluginError as fault:
-            return Leave(fault.status)
-        return Leave(held=held, others=tuple(others))
+            return Clearance(fault.status)
+        return Clearance(held=held, others=tuple(others))
 
     def act(self, pod: PodInfo, snapshot: Snapshot, decision: Decision) -> Acts:
         """What is to be done with a pod that may be bound; the first refusal ends it."""

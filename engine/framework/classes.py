@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary, ref
 
-from engine.framework.asking import Asking
 from engine.framework.interface import SILENT, UNSHARED, Passing, Points
 from engine.framework.podclass import KeyColumn, PodClass
+from engine.framework.runner import PluginRunner
 from engine.framework.snapshot import Snapshot
 from engine.framework.ties import turn_of
 from engine.pods.podinfo import PodInfo
@@ -65,12 +65,17 @@ class Classes:
     """The classes of one profile, least recently used ones leave first."""
 
     def __init__(
-        self, plugins: Sequence[tuple[str, Points]], asking: Asking, *, seed: int, most_bytes: int
+        self,
+        plugins: Sequence[tuple[str, Points]],
+        runner: PluginRunner,
+        *,
+        seed: int,
+        most_bytes: int,
     ) -> None:
         keyed = [(name, p) for name, p in plugins if p.filter or p.pre_filter or p.score]
-        self._asking = asking
+        self._runner = runner
         self._keys = [(name, p.class_key) for name, p in keyed]
-        asking.has_keys([name for name, _ in keyed])
+        runner.set_keyed([name for name, _ in keyed])
         self._by_row = [number for number, (_, p) in enumerate(keyed) if not p.wide_key]
         self._seed = seed
         self._most_bytes = most_bytes
@@ -108,7 +113,7 @@ class Classes:
                 stays = stays and type(before[len(key)]) is not Passing
                 key.append(before[len(key)] if stays else ask(pod, snapshot))
         except Exception as cause:
-            raise self._asking.fault(name, "PreFilter", cause) from cause
+            raise self._runner.fault(name, "PreFilter", cause) from cause
         return None if UNSHARED in key else tuple(key)
 
     def name(self, pod: PodInfo, snapshot: Snapshot) -> ClassName | None:
@@ -153,7 +158,7 @@ class Classes:
             try:
                 stamp.append(version(snapshot))
             except Exception as cause:
-                raise self._asking.fault(plugin, "PreFilter", cause) from cause
+                raise self._runner.fault(plugin, "PreFilter", cause) from cause
         return tuple(stamp)
 
     def of(self, pod: PodInfo, snapshot: Snapshot) -> PodClass:

@@ -9,7 +9,7 @@ pod but through a plugin's `shared` key are kept once for all classes (`derived`
 further than a row and the set of feasible nodes is not in the keys: it is asked in every cycle.
 Classes that differ in that alone have one column of keys together.
 
-A class asks plugins and decides nothing; it is made by `classes`, filled by `filling`.
+A class asks plugins and decides nothing; it is made by `classes`, filled by `classupdater`.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.asking import Depends, Filtering, Scoring
 from engine.framework.decision import Rejections
 from engine.framework.derived import Place
 from engine.framework.interface import MAX_SCORE, Joint, Scores
+from engine.framework.runner import Dependency, Filtering, Scoring
 from engine.framework.snapshot import IntColumn, Snapshot
 from engine.log import Log
 from engine.pods.podinfo import PodInfo
 
 if TYPE_CHECKING:
     from engine.framework.classes import ClassName
-    from engine.framework.grouped import GroupedChoice
+    from engine.framework.groupedchoice import GroupedChoice
 
 TIE_BITS: Final = 20
 TIE_MASK: Final = (1 << TIE_BITS) - 1
@@ -94,7 +94,7 @@ class KeyColumn:
     fills: int = 0
     """How often plugins were asked about all rows."""
     place: Place = field(default_factory=Place)
-    versions: list[Depends] = field(default_factory=list)
+    versions: list[Dependency] = field(default_factory=list)
     """What the answers depend on besides rows."""
     by_row: list[Filtering] = field(default_factory=list)
     allowed: NDArray[np.intp] | None = None
@@ -175,7 +175,7 @@ class PodClass:
     keys: KeyColumn = _NO_KEYS
     fills: int = -1
     """Those of the keys when it was asked; others: it has to be asked again."""
-    versions: list[Depends] = field(default_factory=list)
+    versions: list[Dependency] = field(default_factory=list)
     """What answers depend on of those who tell the class from others with the same keys.
 
     INVARIANT: whichever class asks anew because of the versions of the keys, `fills` moves, and

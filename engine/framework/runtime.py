@@ -17,19 +17,19 @@ from typing import Any, Final
 import numpy as np
 
 from engine.framework.acting import Actors
-from engine.framework.asking import Asking, Candidates, PluginError, Unfit
 from engine.framework.classes import Classes
+from engine.framework.classupdater import ClassUpdater
 from engine.framework.decision import PostFilterResult, Rejections
 from engine.framework.events import ClusterEventWithHint
-from engine.framework.filling import Filling
 from engine.framework.gang import Membership
 from engine.framework.interface import MAX_SCORE, UNSHARED, Points, Scores
 from engine.framework.podclass import NOWHERE, UNIT, KeyColumn, PodClass, steps_of
 from engine.framework.profile import Profile
+from engine.framework.runner import Candidates, PluginError, PluginRunner, Unfit
+from engine.framework.searchprogress import SearchProgress
 from engine.framework.snapshot import BoolColumn, IntColumn, Snapshot
 from engine.framework.status import Code, Status, unschedulable
 from engine.framework.trials import Trial
-from engine.framework.tried import Tried
 from engine.framework.view import NAME as VIEW
 from engine.framework.view import View
 from engine.pods.podinfo import PodInfo
@@ -105,8 +105,8 @@ class Framework:
         self.scorers = tuple([one for one in asked if one[1].score])
         # An error of PreScore counts even where only the plugin's score is off.
         ranked = asked if self.scorers else ()
-        self._asking = Asking(self.filters, self.pre_filters, ranked, on_fault or _log_fault)
-        self._guard = self._asking.guard
+        self._runner = PluginRunner(self.filters, self.pre_filters, ranked, on_fault or _log_fault)
+        self._guard = self._runner.guard
         actors = Actors(plugins, self._guard)
         self.acts, self.reserve = actors.acts, actors.reserve
         self.permit, self.act = actors.permit, actors.act
@@ -123,8 +123,8 @@ class Framework:
         self.sorter = next(w.plugin for w in profile.plugins if w.plugin.name == sorters[0][0])
         """The plugin that sorts the queue; keys of one plugin compare with each other."""
         self._sort_key = sorters[0][1].sort_key
-        self._classes = Classes(plugins, self._asking, seed=profile.seed, most_bytes=memo_bytes)
-        self._filling = Filling(self._asking, self._classes)
+        self._classes = Classes(plugins, self._runner, seed=profile.seed, most_bytes=memo_bytes)
+        self._updater = ClassUpdater(self._runner, self._classes)
         self.keys_move = self._classes.keys_move
         """Whether what tells a pod's class is more than the pod."""
 
@@ -233,7 +233,7 @@ class Framework:
             PluginError: a plugin raised.
         """
         found = self._classes.of(pod, snapshot)
-        self._filling.bring_up(found, pod, snapshot)
+        self._updater.update(found, pod, snapshot)
         return found
 
     def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
@@ -260,7 +260,7 @@ class Framework:
             known.forget()  # half-way
             names = [*[one.name for one in known.filters], *[one.name for one in known.scorers]]
             name = " ".join(dict.fromkeys(names))
-            raise self._asking.fault(name, "Score", cause) from cause
+            raise self._runner.fault(name, "Score", cause) from cause
 
     def candidates(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> Candidates:
         """The rows of the feasible nodes, ascending.
@@ -270,7 +270,7 @@ class Framework:
         """
         passed = known.keys.column >= 0
         for filtering in known.filters:
-            own = self._asking.mask(filtering, pod, snapshot, slice(0, len(passed)))
+            own = self._runner.mask(filtering, pod, snapshot, slice(0, len(passed)))
             if own is not None:
                 passed &= own
         if len(snapshot.nominations) and passed.any():
@@ -304,9 +304,9 @@ class Framework:
         keys = known.keys.column[candidates]
         totals = np.zeros(len(candidates))
         for scoring in known.scorers:
-            raw = self._asking.raw(scoring, pod, snapshot, candidates)
+            raw = self._runner.raw(scoring, pod, snapshot, candidates)
             if raw is not None:
-                totals += self._asking.normalized(scoring, raw) * scoring.weight
+                totals += self._runner.normalized(scoring, raw) * scoring.weight
         if known.scorers:
             keys += steps_of(totals)
         return keys
@@ -318,7 +318,7 @@ class Framework:
         totals = np.full(len(candidates), -known.keys.base)
         for _, weight, _, normal in self.scores(pod, snapshot, candidates):
             totals += normal * weight
-        return self._filling.keys_of(known.keys, snapshot, totals, candidates)
+        return self._updater.keys_of(known.keys, snapshot, totals, candidates)
 
     def tiers(
         self, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
@@ -345,12 +345,12 @@ class Framework:
         return trial.passes(rows, trial.filters, snapshot)
 
     def trial(self, pod: PodInfo, snapshot: Snapshot) -> Trial:
-        """See `Asking.trial`."""
-        return self._asking.trial(pod, snapshot)
+        """See `PluginRunner.trial`."""
+        return self._runner.trial(pod, snapshot)
 
     def what_if(self, pod: PodInfo, snapshot: Snapshot) -> Trial:
-        """See `Asking.trial`; about rows as pods would leave them."""
-        return self._asking.trial(pod, snapshot, what_if=True)
+        """See `PluginRunner.trial`; about rows as pods would leave them."""
+        return self._runner.trial(pod, snapshot, what_if=True)
 
     def rejections(self, pod: PodInfo, snapshot: Snapshot) -> Rejections:
         """Why each node is rejected that is.
@@ -396,12 +396,12 @@ class Framework:
         Raises:
             PluginError: a plugin raised, or a normalised score of it is outside 0..100.
         """
-        answers, asking = [], self._asking
-        for scoring in asking.scorings(pod, snapshot, []):
-            raw = asking.raw(scoring, pod, snapshot, candidates)
+        answers, runner = [], self._runner
+        for scoring in runner.pre_score(pod, snapshot, []):
+            raw = runner.raw(scoring, pod, snapshot, candidates)
             if raw is not None:
                 raw = raw.copy()
-                normal = asking.normalized(scoring, raw)
+                normal = runner.normalized(scoring, raw)
                 answers.append((scoring.name, scoring.weight, raw, normal))
         return answers
 
@@ -416,20 +416,24 @@ class Framework:
         return None if UNSHARED in own else (pod.priority, pod.pod.spec.preemption_policy, own)
 
     def post_filter(
-        self, pod: PodInfo, snapshot: Snapshot, rejections: Rejections, tried: Tried | None = None
+        self,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        rejections: Rejections,
+        progress: SearchProgress | None = None,
     ) -> PostFilterResult:
         """What is to be done so that a pod fits that fits nowhere; the first success wins.
 
         Raises:
             PluginError: a plugin raised.
-            UnfinishedError: a slice of `tried` is used up.
+            UnfinishedError: a slice of `progress` is used up.
         """
-        tried = tried or Tried()
-        if tried.begin(self, rejections.memo):  # estimates are no answer for others
+        progress = progress or SearchProgress()
+        if progress.begin(self, rejections.memo):  # estimates are no answer for others
             rejections = replace(rejections, memo={})
 
         def what_if(pod: PodInfo, snapshot: Snapshot) -> Trial:
-            return replace(self.what_if(pod, snapshot), tried=tried)
+            return replace(self.what_if(pod, snapshot), progress=progress)
 
         found = NO_POST_FILTER
         messages: list[str] = []

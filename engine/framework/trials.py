@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from engine.framework.decision import Rejection, Rejections
 from engine.framework.interface import Room, Rooms, Scope, Verdicts
+from engine.framework.searchprogress import SearchProgress
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
-from engine.framework.tried import Tried
 from engine.pods.podinfo import PodInfo
 
 if TYPE_CHECKING:
-    from engine.framework.asking import Filtering
+    from engine.framework.runner import Filtering
 
 _POD = int(Cause.POD)
 Guard = Callable[..., Any]
@@ -45,7 +45,7 @@ class Trial:
     guard: Guard
     counted: bool = False
     """A PreFilter counts pods wherever they are."""
-    tried: Tried = field(default_factory=Tried)
+    progress: SearchProgress = field(default_factory=SearchProgress)
     """What a search for victims has tried."""
 
     # ---- as it is ------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ class Trial:
         if not promises:
             return
         if any(one.result.scope is not Scope.ROW or one.points.with_pod for one in self.filters):
-            firsts = (Stand(self, row, pods).first_beside() for row, pods in promises)
+            firsts = (WhatIfRow(self, row, pods).first_beside() for row, pods in promises)
             yield from (one for one in firsts if one is not None)
             return
         # No row's answer depends on who comes to another: one what-if serves them all.
@@ -132,10 +132,10 @@ class Trial:
 
     # ---- as it could be ------------------------------------------------------------------------
 
-    def at(self, row: int) -> Stand:
+    def at(self, row: int) -> WhatIfRow:
         """The row as it is, to begin with."""
         ahead = [pods for promised, pods in self.promises() if promised == row]
-        return Stand(self, row, ahead[0] if ahead else ())
+        return WhatIfRow(self, row, ahead[0] if ahead else ())
 
     def spans(self) -> bool:
         """Whether a filter says of a row what pods of other rows change."""
@@ -214,7 +214,7 @@ class Trial:
         return found
 
 
-class Stand:
+class WhatIfRow:
     """A row as it would be, for one pod: beside those to which it is promised before that."""
 
     __slots__ = ("_ahead", "_asked", "_over", "_row", "_states", "_trial")
@@ -237,7 +237,7 @@ class Stand:
                 asked = self._states[at], pod, trial.snapshot, row, sign
                 self._states[at] = trial.guard(one.name, "PreFilter", tell, *asked)
 
-    def with_pod(self, pod: PodInfo, row: int) -> Stand:
+    def with_pod(self, pod: PodInfo, row: int) -> WhatIfRow:
         """The same with a pod on it, or on another row."""
         other = self._at(self._row, self._ahead)
         other.move([pod], 1, row)
@@ -256,8 +256,8 @@ class Stand:
                 passed[at] = self._at(row, pods).first_beside() is None
         return passed
 
-    def _at(self, row: int, ahead: Sequence[PodInfo]) -> Stand:
-        other = Stand(self._trial, row, ahead)
+    def _at(self, row: int, ahead: Sequence[PodInfo]) -> WhatIfRow:
+        other = WhatIfRow(self._trial, row, ahead)
         other._over, other._states, other._asked = self._over, list(self._states), self._asked
         return other
 

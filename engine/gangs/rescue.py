@@ -23,9 +23,9 @@ from engine.collective.search import cheapest
 from engine.collective.victims import started_at
 from engine.framework.decision import PostFilterResult, Rejections
 from engine.framework.runtime import PluginError, Unfit
+from engine.framework.searchprogress import SLICE_RUNS, SearchProgress, UnfinishedError
 from engine.framework.snapshot import BoolColumn, Snapshot
 from engine.framework.status import unschedulable
-from engine.framework.tried import SLICE_RUNS, Tried, UnfinishedError
 from engine.gangs.slices import Absent
 from engine.gangs.turn import Turn
 from engine.placement import Placement
@@ -141,10 +141,10 @@ class Rescuers:
             there.append(answer)
             return None
         self._asked += 1
-        tried = Tried(SLICE_RUNS)
+        progress = SearchProgress(SLICE_RUNS)
         while True:
             try:
-                found = self.placement.rescue(pod, rejections, tried) or _NOTHING
+                found = self.placement.rescue(pod, rejections, progress) or _NOTHING
                 going = [one.pod.uid for one in found.evictions if one.pod.uid in own]
                 if not going or rejections is None:
                     return found
@@ -155,7 +155,7 @@ class Rescuers:
                     return replace(found, status=_NOTHING.status)
                 outside = np.zeros(self.basis.snapshot().nodes.size, np.bool_)
                 outside[theirs] = True
-                rejections, tried = _but(rejections, outside), Tried(SLICE_RUNS)
+                rejections, progress = _but(rejections, outside), SearchProgress(SLICE_RUNS)
                 self._asked += 1
             except UnfinishedError:
                 pass
@@ -170,7 +170,7 @@ class Rescuers:
         outside = np.ones(snapshot.nodes.size, np.bool_)
         outside[rows] = False
         try:
-            known = framework.known(pod, snapshot)
+            known = framework.class_of(pod, snapshot)
             fit = framework.candidates(known, pod, snapshot)
             fit = fit[~outside[fit]]
             rejections = framework.rejections(pod, snapshot)

@@ -26,7 +26,6 @@ from dsl.reads import reads_of
 from engine.collective.quotas import over_minimum_with_pod, reclaim, without_guaranteed
 from engine.collective.search import Preemption, search
 from engine.collective.victims import Kinds, without
-from engine.framework.asking import Unfit
 from engine.framework.decision import PostFilterResult, Rejections
 from engine.framework.effects import Evict
 from engine.framework.events import (
@@ -40,6 +39,7 @@ from engine.framework.events import (
     never,
 )
 from engine.framework.interface import UNSHARED, Points, WhatIf
+from engine.framework.runner import Unfit
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.framework.trials import Trial

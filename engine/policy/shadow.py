@@ -180,7 +180,7 @@ class _Case:
     def _keys(self) -> tuple[IntColumn, Candidates]:
         """Sort keys of the candidates that the policy leaves, its score and tiers included."""
         pod, snapshot, framework = self.pod, self.snapshot, self.framework
-        known = framework.known(pod, snapshot)
+        known = framework.class_of(pod, snapshot)
         left = framework.candidates(known, pod, snapshot)
         for rule, own in applying(self.plan.filters, self.asked.filters):
             left = left[rule.verdict(own, self.world, left)]

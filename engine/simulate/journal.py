@@ -27,8 +27,8 @@ from engine.framework.decision import Decision, Placed
 from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import Opinion
 from engine.framework.runtime import Framework
+from engine.framework.searchprogress import SLICE_RUNS, SearchProgress, UnfinishedError
 from engine.framework.snapshot import FloatColumn, Snapshot, Waiting
-from engine.framework.tried import SLICE_RUNS, Tried, UnfinishedError
 from engine.kube.resources import STRUCTS
 from engine.objects import Pod, from_builtins
 from engine.ondemand import FinishedPod
@@ -297,7 +297,7 @@ class _Replay:
         self.report = ReplayReport()
         self._decode = msgspec.json.Decoder(Entry).decode
         self._decided: dict[str, Decision] = {}
-        self._tried: dict[str, Tried] = {}
+        self._progress: dict[str, SearchProgress] = {}
 
     def take(self, number: int, line: bytes) -> None:
         """The next line.
@@ -323,11 +323,11 @@ class _Replay:
                 self._decide(number, entry)
             case "slice":
                 pod, snapshot, framework = self._asked(entry)
-                # One before may have come to no decision.
-                tried = Tried(SLICE_RUNS) if entry.slices == 1 else self._tried[pod.uid]
-                self._tried[pod.uid] = tried
+                # A search before this one may have come to no decision.
+                known = None if entry.slices == 1 else self._progress[pod.uid]
+                progress = self._progress[pod.uid] = known or SearchProgress(SLICE_RUNS)
                 with suppress(UnfinishedError):
-                    conclude(pod, snapshot, framework, entry.opinion, tried)
+                    conclude(pod, snapshot, framework, entry.opinion, progress)
             case "reserve" | "permit" | "act":
                 self._act(number, entry)
             case what if what in _APPLIED:
@@ -346,11 +346,11 @@ class _Replay:
     def _decide(self, number: int, entry: Entry) -> None:
         pod, snapshot, framework = self._asked(entry)
         self._watch(number, pod, snapshot, framework)
-        tried = self._tried.pop(pod.uid, None) if entry.slices else None
+        progress = self._progress.pop(pod.uid, None) if entry.slices else None
         decision = decide(pod, snapshot, framework) if entry.as_member else None
         while decision is None:
             with suppress(UnfinishedError):  # only where it is no longer as it was
-                decision = conclude(pod, snapshot, framework, entry.opinion, tried)
+                decision = conclude(pod, snapshot, framework, entry.opinion, progress)
         was = _told(entry)
         now = _told(_decision_line(decision))
         self.report.decisions += 1

@@ -204,7 +204,7 @@ def pre_filter(framework: Framework, pod: PodInfo, snapshot: Snapshot) -> Answer
             if not names:
                 break
     try:
-        framework.known(pod, snapshot)
+        framework.class_of(pod, snapshot)
     except Unfit as unfit:
         message = unfit.fit_error.pre_filter_message
         out["status"] = ["UnschedulableAndUnresolvable", "", message]
@@ -258,7 +258,7 @@ def outcome(out: Answer, framework: Framework, pod: PodInfo, snapshot: Snapshot)
     ended = decision.rejections is not None and decision.rejections.ended is not None
     if out["preFilter"]["status"] is not None or ended:
         return
-    known = framework.known(pod, snapshot)
+    known = framework.class_of(pod, snapshot)
     rows = framework.candidates(known, pod, snapshot)
     first = framework.rejections(pod, snapshot).by_plugin()
     nominated = pod.pod.status.nominated_node_name

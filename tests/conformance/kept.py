@@ -54,7 +54,7 @@ def _said(framework: Framework, pod: PodInfo, cache: Cache) -> Any:
     if fresh.ended is not None or not len(rows):
         assert decision.fit_error == fresh.fit_error(), "memo and plugins reject otherwise"
         return decision.fit_error
-    known = framework.known(pod, snapshot)
+    known = framework.class_of(pod, snapshot)
     assert rows.tolist() == framework.candidates(known, pod, snapshot).tolist(), "feasible nodes"
     assert decision.row in rows, "the chosen node is not feasible"
     return rows.tolist(), _scored(framework, pod, snapshot, rows, decision)
@@ -70,7 +70,7 @@ def _scored(
     except PluginError:
         return []
     if decision.feasible > 1:  # otherwise nobody scores
-        known = framework.known(pod, snapshot)
+        known = framework.class_of(pod, snapshot)
         keys = framework.keys(known, pod, snapshot, rows)
         marks = (keys >> TIE_BITS) / FRACTION  # what all nodes have may be left out
         assert np.array_equal(marks - marks.max(), totals - totals.max()), "totals of the memo"

@@ -37,7 +37,7 @@ def preempt(pod: PodInfo, cache: Cache, framework: Framework) -> Answer:
         out["feasible"] = _fitting(framework, pod, snapshot)
         return {**out, "schedulerError": True, "message": decision.message}
     if decision.node is not None:
-        known = framework.known(pod, snapshot)
+        known = framework.class_of(pod, snapshot)
         rows = framework.candidates(known, pod, snapshot)
         if known.keys.feasible and pod.pod.status.nominated_node_name == decision.node:
             rows = np.array([decision.row])
@@ -103,7 +103,7 @@ def _search(
 def _fitting(framework: Framework, pod: PodInfo, snapshot: Snapshot) -> list[str]:
     """The nodes that fit although the cycle failed; if it failed by scores, there are some."""
     try:
-        rows = framework.candidates(framework.known(pod, snapshot), pod, snapshot)
+        rows = framework.candidates(framework.class_of(pod, snapshot), pod, snapshot)
     except PluginError:
         return []
     return [snapshot.nodes.name(int(row)) for row in rows]

@@ -390,10 +390,10 @@ def bytes_a_class(nodes: int) -> float:
     tracemalloc.start()
     try:
         for pod in pods[:first]:  # what is made once is no class's
-            framework.known(pod, snapshot)
+            framework.class_of(pod, snapshot)
         before, _ = tracemalloc.get_traced_memory()
         for pod in pods[first:]:
-            framework.known(pod, snapshot)
+            framework.class_of(pod, snapshot)
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -420,10 +420,10 @@ def test_classes_that_are_forgotten_leave_nothing_behind():
     tracemalloc.start()
     try:
         for number in range(_MOST_NEW):
-            framework.known(unlike(number), snapshot)
+            framework.class_of(unlike(number), snapshot)
         before, _ = tracemalloc.get_traced_memory()
         for number in range(_MOST_NEW, _MOST_NEW + classes):
-            framework.known(unlike(number), snapshot)
+            framework.class_of(unlike(number), snapshot)
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -455,10 +455,10 @@ def test_beyond_their_bytes_those_classes_are_kept_that_were_asked_for_last():
     pods = [make_pod(f"p{number}", cpu=f"{number + 1}m") for number in range(3 * _LEAST_CLASSES)]
     snapshot, seen = cache.snapshot(0.0), []
     for pod in pods:
-        seen.append(framework.known(pod, snapshot))
-        assert framework.known(pod, snapshot) is seen[-1]
-        assert framework.known(pods[0], snapshot) is seen[0]
-    kept = [framework.known(pod, snapshot) is one for pod, one in zip(pods, seen, strict=True)]
+        seen.append(framework.class_of(pod, snapshot))
+        assert framework.class_of(pod, snapshot) is seen[-1]
+        assert framework.class_of(pods[0], snapshot) is seen[0]
+    kept = [framework.class_of(pod, snapshot) is one for pod, one in zip(pods, seen, strict=True)]
     assert sum(kept) < _LEAST_CLASSES
     assert kept[0]
     assert not any(kept[1:-_LEAST_CLASSES])
@@ -485,9 +485,9 @@ def test_classes_that_only_differ_in_what_looks_further_have_one_column_and_each
             cache.assume(pod, node)
             zones[app].append(int(node[1:]) % 3)
     assert all({seen.count(zone) for zone in range(3)} == {3} for seen in zones.values())
-    columns = [framework.known(waiting(app, 0), cache.snapshot(0.0)).keys for app in apps]
+    columns = [framework.class_of(waiting(app, 0), cache.snapshot(0.0)).keys for app in apps]
     assert columns[0] is columns[1] is columns[2]
-    other = framework.known(make_pod("o", cpu="200m"), cache.snapshot(0.0)).keys
+    other = framework.class_of(make_pod("o", cpu="200m"), cache.snapshot(0.0)).keys
     assert other is not columns[0]
 
 
@@ -559,12 +559,12 @@ def test_why_pods_fit_nowhere_is_told_anew_when_a_namespace_has_other_labels():
 
 def test_a_node_that_joins_drops_no_class():
     cache, framework, pod = known_class(200)
-    known = framework.known(pod, cache.snapshot(0.0))
+    known = framework.class_of(pod, cache.snapshot(0.0))
     asked = []
-    framework._filling._fill = lambda *_: asked.append(1)
+    framework._updater._fill = lambda *_: asked.append(1)
     cache.add_node(make_node("new", cpu="64", memory="256Gi"))
     cache.remove_node("n3")
-    assert framework.known(pod, cache.snapshot(0.0)) is known
+    assert framework.class_of(pod, cache.snapshot(0.0)) is known
     assert not asked
     assert known.keys.feasible == 200
 

@@ -8,8 +8,8 @@ from collections import deque
 import numpy as np
 import pytest
 
-from engine.framework import grouped
-from engine.framework.grouped import GroupedChoice
+from engine.framework import groupedchoice
+from engine.framework.groupedchoice import GroupedChoice
 from engine.framework.interface import Moved
 from engine.framework.podclass import NOWHERE, UNIT, KeyColumn
 from engine.framework.snapshot import Snapshot
@@ -77,11 +77,11 @@ def column(chance: random.Random) -> KeyColumn:
     return keys
 
 
-@pytest.mark.parametrize("leaders", [1, 2, grouped.LEADERS])
+@pytest.mark.parametrize("leaders", [1, 2, groupedchoice.LEADERS])
 @pytest.mark.sized
 @pytest.mark.parametrize("seed", range(examples(50)))
 def test_what_is_kept_finds_the_row_that_a_look_at_all_finds(monkeypatch, seed, leaders):
-    monkeypatch.setattr(grouped, "LEADERS", leaders)
+    monkeypatch.setattr(groupedchoice, "LEADERS", leaders)
     chance, snapshot = random.Random(seed), Cache().snapshot(0.0)
     member, keys = Scored(chance), column(chance)
     choice = GroupedChoice([], [(2, member)], deque())
@@ -103,6 +103,6 @@ def test_the_best_rows_are_known_of_the_last_that_chose():
     many = [GroupedChoice([], [(1, Scored(chance))], recent) for _ in range(40)]
     found = [[choice.choose(keys, snapshot) for choice in many] for _ in range(3)]
     assert found[0] == found[1] == found[2]
-    assert len(recent) == grouped.MOST_CHOICES < len(many)
+    assert len(recent) == groupedchoice.MOST_CHOICES < len(many)
     assert many[0]._leaders is None
     assert many[-1]._leaders is not None

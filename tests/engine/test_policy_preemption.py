@@ -435,7 +435,7 @@ async def test_a_pod_is_not_kept_from_the_node_that_it_is_promised_itself():
     snapshot = made.snapshot()
     for name in ("high", "like"):  # of one class but for that
         pod = made.queue.get(f"uid-default-{name}").pod
-        rows = made.framework.candidates(made.framework.known(pod, snapshot), pod, snapshot)
+        rows = made.framework.candidates(made.framework.class_of(pod, snapshot), pod, snapshot)
         assert [snapshot.nodes.name(row) for row in rows] == [before[pod.uid]]
     made.clock.advance(2.0)
     await settle(made)

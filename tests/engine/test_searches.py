@@ -17,8 +17,8 @@ from engine.cycle import conclude
 from engine.framework.decision import Evict, PostFilterResult
 from engine.framework.interface import ALL_PASS, Points
 from engine.framework.profile import Weighted
+from engine.framework.searchprogress import SLICE_RUNS, SearchProgress, UnfinishedError
 from engine.framework.status import Code, Status
-from engine.framework.tried import SLICE_RUNS, Tried, UnfinishedError
 from engine.queue import SubQueue
 from engine.simulate.journal import Recorder, replay
 from tests.builders import Cache, default_plugins, make_node, make_pod, pod_object
@@ -444,10 +444,10 @@ def test_what_another_turn_found_of_the_node_is_no_matter(rule, cpu, others, mor
     cache.add_pod(make_pod("m", cpu=more, priority=others or -2, labels=team), "best")
     cache.add_pod(make_pod("l", cpu=cpu, priority=-1), "best")
     high = make_pod("high", cpu=cpu, priority=10, spec=SPREAD, labels={"team": "s"})
-    tried, snapshot, found = Tried(SLICE_RUNS), cache.snapshot(NOW), None
+    progress, snapshot, found = SearchProgress(SLICE_RUNS), cache.snapshot(NOW), None
     for _ in range(200):
         with suppress(UnfinishedError):
-            found = conclude(high, snapshot, framework, None, tried)
+            found = conclude(high, snapshot, framework, None, progress)
             break
     assert found is not None
     assert _told(found.rescue) == _told(conclude(high, snapshot, framework).rescue)
@@ -455,14 +455,14 @@ def test_what_another_turn_found_of_the_node_is_no_matter(rule, cpu, others, mor
 
 
 def test_where_all_changes_faster_than_one_looks_a_search_ends_in_vain():
-    tried, snapshot = Tried(1), Cache().snapshot(NOW)
+    progress, snapshot = SearchProgress(1), Cache().snapshot(NOW)
     goes = Evict(make_pod("x"), make_pod("p"), "")
     chosen = ended = PostFilterResult(Status.SUCCESS, nominated="n", evictions=(goes,))
     for _ in range(1_000):
-        tried.begin(None, None)
+        progress.begin(None, None)
         with suppress(UnfinishedError):
-            tried.recall((0, "n"), "n", lambda: (1, ("other",), None))
-            ended = tried.renew(chosen, snapshot)
+            progress.recall((0, "n"), "n", lambda: (1, ("other",), None))
+            ended = progress.renew(chosen, snapshot)
             if ended is not chosen:
                 break
     assert (ended.status.code, ended.nominated, ended.evictions) == (Code.UNSCHEDULABLE, None, ())
@@ -509,11 +509,11 @@ def test_slices_find_what_one_piece_finds_and_what_holds_when_the_cluster_moves_
     for number, (at, cpu, priority, word) in enumerate(pods):
         _added(cache, number, at, cpu, priority, word)
     new = make_pod("new", cpu="1", priority=1, spec=apart(key))
-    framework, tried, sliced, left = chain(files), Tried(runs), None, list(changes)
+    framework, progress, sliced, left = chain(files), SearchProgress(runs), None, list(changes)
     for _ in range(2_000):
         snapshot = cache.snapshot(NOW)
         try:
-            sliced = conclude(new, snapshot, framework, None, tried)
+            sliced = conclude(new, snapshot, framework, None, progress)
             break
         except UnfinishedError:
             if left:

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from engine.cache import podsets
 from engine.cycle import decide
-from engine.framework import grouped
+from engine.framework import groupedchoice
 from engine.framework.interface import Verdicts
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework, Unfit
@@ -25,7 +25,7 @@ from engine.pods.podinfo import PodInfo, make_pod_info
 from tests.builders import Cache, default_plugins, make_node, make_pod, pod_object
 from tests.effort import examples
 
-LEADERS = grouped.LEADERS
+LEADERS = groupedchoice.LEADERS
 FEW_DOMAINS, NODES_A_DOMAIN = groups.FEW_DOMAINS, groups.NODES_A_DOMAIN
 MANY_LOOKUPS = groups.MANY_LOOKUPS
 NODES = [f"n{i}" for i in range(6)]
@@ -102,7 +102,7 @@ class GroupsMachine(RuleBasedStateMachine):
         groups.MANY_LOOKUPS = lookups
         groups.FEW_DOMAINS = 0 if sparse else FEW_DOMAINS
         groups.NODES_A_DOMAIN = 1_000 if sparse else NODES_A_DOMAIN
-        grouped.LEADERS = leaders
+        groupedchoice.LEADERS = leaders
         plugins = tuple(one for one in default_plugins() if one.plugin.name not in off)
         self.framework = Framework(Profile("p", plugins), on_fault=fail)
 
@@ -172,7 +172,7 @@ class GroupsMachine(RuleBasedStateMachine):
             decision = decide(pod, snapshot, self.framework)
             fresh = Framework(self.framework.profile, on_fault=fail, memo_bytes=0)
             try:
-                known = fresh.known(pod, snapshot)
+                known = fresh.class_of(pod, snapshot)
             except Unfit:
                 assert decision.fit_error is not None
                 continue

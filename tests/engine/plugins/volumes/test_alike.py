@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.cycle import decide
+from engine.framework.classupdater import ClassUpdater
 from engine.framework.decision import Decision
-from engine.framework.filling import Filling
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.objects.storage import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
@@ -53,11 +53,11 @@ class World:
         if decision.node is None or not stays:
             return
         self.cache.assume(pod, decision.node)
-        leave = self.kept.reserve(pod, self.cache.snapshot(0.0), decision.node)
+        clearance = self.kept.reserve(pod, self.cache.snapshot(0.0), decision.node)
         with unlike():
             same = self.fresh.reserve(alone, self.cache.snapshot(0.0), decision.node)
-        assert leave.reserved == same.reserved
-        for effect in leave.reserved:
+        assert clearance.reserved == same.reserved
+        for effect in clearance.reserved:
             assert self.cache.assume_object(effect.value)
         self.pods.append(pod.uid)
 
@@ -186,14 +186,16 @@ def test_what_is_shared_is_what_each_would_get_alone(steps) -> None:
 
 @pytest.mark.parametrize("local", [True, False])
 def test_pods_with_claims_alike_ask_once_about_all_nodes(monkeypatch, local) -> None:
-    world, filled, fill = World(), [], Filling._fill
+    world, filled, fill = World(), [], ClassUpdater._fill
     for number in range(9 if local else 0):
         make.volume(world.cache, f"v{number}", on={make.HOST: NODES[number % 3]})
     make.csi_node(world.cache, "n1", 39)
-    monkeypatch.setattr(Filling, "_fill", lambda self, *of: filled.append(self) or fill(self, *of))
+    monkeypatch.setattr(
+        ClassUpdater, "_fill", lambda self, *of: filled.append(self) or fill(self, *of)
+    )
     for _ in range(9):
         world.comes("1Gi")
-    assert filled.count(world.kept._filling) == 1
+    assert filled.count(world.kept._updater) == 1
     assert len(world.pods) == 9
 
 

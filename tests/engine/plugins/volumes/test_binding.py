@@ -37,11 +37,11 @@ def act(cache: Cache, pod: PodInfo, node: str = "") -> tuple[Any, ...]:
     assert decision.node is not None, decision.fit_error and decision.fit_error.message()
     assert node in ("", decision.node)
     cache.assume(pod, decision.node)
-    leave = with_plugins.reserve(pod, cache.snapshot(0.0), decision.node)
-    for effect in leave.reserved:
+    clearance = with_plugins.reserve(pod, cache.snapshot(0.0), decision.node)
+    for effect in clearance.reserved:
         assert isinstance(effect, AssumeObject)
         assert cache.assume_object(effect.value)
-    return leave.reserved, leave.pre_bind
+    return clearance.reserved, clearance.pre_bind
 
 
 def why(cache: Cache, pod: PodInfo) -> str:
@@ -70,8 +70,8 @@ def test_a_profile_without_the_filter_finds_no_volume_and_takes_none() -> None:
     decision = decide(pod, cache.snapshot(0.0), without)
     assert decision.feasible == 2
     cache.assume(pod, str(decision.node))
-    leave = without.reserve(pod, cache.snapshot(0.0), str(decision.node))
-    assert (leave.status.ok, leave.reserved, leave.pre_bind) == (True, (), ())
+    clearance = without.reserve(pod, cache.snapshot(0.0), str(decision.node))
+    assert (clearance.status.ok, clearance.reserved, clearance.pre_bind) == (True, (), ())
 
 
 # ---- volumes that exist ----------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """The plugins of a profile, asked in order about one pod; nothing is kept of their answers.
 
-What they answer for a class of pods is a record (`Terms`); with it they are asked about any rows.
-This is the one place of the core that catches any exception: a plugin's fault becomes a Status.
+What PreFilter answers for a class of pods is a record (`PreFiltered`), with which filters are asked
+about any rows. The one place of the core that catches any exception: a plugin's fault becomes a
+Status.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from engine.framework.interface import (
     Scores,
     Version,
 )
+from engine.framework.searchprogress import UnfinishedError
 from engine.framework.snapshot import BoolColumn, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable
 from engine.framework.trials import Trial
-from engine.framework.tried import UnfinishedError
 from engine.pods.podinfo import PodInfo
 
 _MOST_PARTS: Final = 4096
@@ -81,7 +82,7 @@ class Scoring(NamedTuple):
     shared: Shared | None = None
 
 
-class Depends(NamedTuple):
+class Dependency(NamedTuple):
     """What an answer of a plugin depends on besides rows, and how that was when it was given."""
 
     name: str
@@ -90,7 +91,7 @@ class Depends(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Terms:
+class PreFiltered:
     """What PreFilter said: who filters, by row and widely, and which rows are worth asking about.
 
     `versions` are what the answers depend on besides rows.
@@ -100,10 +101,10 @@ class Terms:
     wide: list[Filtering] = field(default_factory=list)
     allowed: BoolColumn | None = None
     allowed_by: tuple[str, ...] = ()
-    versions: list[Depends] = field(default_factory=list)
+    versions: list[Dependency] = field(default_factory=list)
 
 
-class _Said(Generic[_T]):
+class _PartMemo(Generic[_T]):
     """What comes of a plugin for parts of class keys, whatever the cluster is like."""
 
     def __init__(self) -> None:
@@ -122,7 +123,7 @@ class _Said(Generic[_T]):
             self.parts[key[self.place]] = found
 
 
-class Asking:
+class PluginRunner:
     """See the module. `on_fault` is told of every exception of a plugin."""
 
     def __init__(
@@ -140,18 +141,18 @@ class Asking:
         self.wide_keys = frozenset([name for name, points in asked if points.wide_key])
         """Whose `class_key` concerns no answer by row."""
         # Without its parameter in the call, which takes thrice the time of making one.
-        self._filters: list[tuple[str, Points, _Said[Filtering]]]
-        self._filters = [(*one, _Said()) for one in pre_filters]
-        self._scorers: list[tuple[str, Points, float, _Said[Scoring]]]
-        self._scorers = [(*one, _Said()) for one in scorers]
+        self._filters: list[tuple[str, Points, _PartMemo[Filtering]]]
+        self._filters = [(*one, _PartMemo()) for one in pre_filters]
+        self._scorers: list[tuple[str, Points, float, _PartMemo[Scoring]]]
+        self._scorers = [(*one, _PartMemo()) for one in scorers]
 
-    def has_keys(self, names: Sequence[str]) -> None:
+    def set_keyed(self, names: Sequence[str]) -> None:
         """These plugins have parts of class keys, in this order."""
         places = {name: number for number, name in enumerate(names)}
-        for name, _, said in self._filters:
-            said.place = places.get(name, -1)
-        for name, _, _, of_scores in self._scorers:
-            of_scores.place = places.get(name, -1)
+        for name, _, memo in self._filters:
+            memo.place = places.get(name, -1)
+        for name, _, _, scores in self._scorers:
+            scores.place = places.get(name, -1)
 
     def guard(
         self, plugin: str, point: str, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
@@ -179,9 +180,9 @@ class Asking:
 
     # ---- once a class ------------------------------------------------------------------------
 
-    def terms(
+    def pre_filter(
         self, pod: PodInfo, snapshot: Snapshot, key: Key | None = None, *, what_if: bool = False
-    ) -> Terms:
+    ) -> PreFiltered:
         """Asks PreFilter; with `what_if` for questions about rows as they could be.
 
         With the key of the pod's class, who was asked about a pod with the same part in it, and
@@ -191,31 +192,31 @@ class Asking:
             Unfit: a PreFilter rejected the pod.
             PluginError: a plugin raised.
         """
-        terms = Terms()
+        pre = PreFiltered()
         wanted: frozenset[str] | None = None
-        for name, points, said in self._filters:
-            if key is not None and (part := key[said.place]) in said.parts:
-                known = said.parts[part]
+        for name, points, memo in self._filters:
+            if key is not None and (part := key[memo.place]) in memo.parts:
+                known = memo.parts[part]
                 if known is not None:
-                    terms.by_row.append(known)
+                    pre.by_row.append(known)
                 continue
             asks = points.what_if if what_if and points.what_if else points.pre_filter
             result = self._pre_filter(name, asks, pod, snapshot)
             if result.version is not None:
-                self.keep_version(terms.versions, name, result.version, snapshot)
+                self.keep_version(pre.versions, name, result.version, snapshot)
             found = None
             if result.status.ok and points.filter is not None and result.rejects:
                 found = Filtering(name, points, result)
-                (terms.by_row if result.scope is _ROW else terms.wide).append(found)
+                (pre.by_row if result.scope is _ROW else pre.wide).append(found)
             if result.rows is None:
-                said.keep(key, result, found)
+                memo.keep(key, result, found)
             elif result.status.ok:
-                names = self.guard(name, "PreFilter", self._allow, terms, name, result, snapshot)
+                names = self.guard(name, "PreFilter", self._allow, pre, name, result, snapshot)
                 wanted = names if wanted is None else wanted & names
                 if not wanted:
-                    left_out = unresolvable(_left_out(terms.allowed_by))
-                    raise self._end(left_out, snapshot, terms.allowed_by)
-        return terms
+                    left_out = unresolvable(_left_out(pre.allowed_by))
+                    raise self._end(left_out, snapshot, pre.allowed_by)
+        return pre
 
     def _pre_filter(
         self, name: str, asks: PreFilter | None, pod: PodInfo, snapshot: Snapshot
@@ -239,19 +240,19 @@ class Asking:
         return Unfit(FitError(snapshot.nodes.count, {}, message, by, pending, never, unasked))
 
     def _allow(
-        self, terms: Terms, name: str, result: PreFilterResult, snapshot: Snapshot
+        self, pre: PreFiltered, name: str, result: PreFilterResult, snapshot: Snapshot
     ) -> frozenset[str]:
-        terms.allowed_by = (*terms.allowed_by, name)
+        pre.allowed_by = (*pre.allowed_by, name)
         allowed = np.zeros(snapshot.nodes.size, dtype=np.bool_)
         allowed[result.rows] = True
-        terms.allowed = allowed if terms.allowed is None else terms.allowed & allowed
+        pre.allowed = allowed if pre.allowed is None else pre.allowed & allowed
         if result.names is not None:
             return result.names
         assert result.rows is not None
         return frozenset(map(snapshot.nodes.name, result.rows))
 
-    def scorings(
-        self, pod: PodInfo, snapshot: Snapshot, versions: list[Depends], key: Key | None = None
+    def pre_score(
+        self, pod: PodInfo, snapshot: Snapshot, versions: list[Dependency], key: Key | None = None
     ) -> list[Scoring]:
         """Asks PreScore: those with a say, in order. What they depend on goes to `versions`.
 
@@ -261,9 +262,9 @@ class Asking:
             PluginError: a plugin raised, or says that it cannot score the pod.
         """
         found: list[Scoring] = []
-        for name, points, weight, said in self._scorers:
-            if key is not None and (part := key[said.place]) in said.parts:
-                known = said.parts[part]
+        for name, points, weight, memo in self._scorers:
+            if key is not None and (part := key[memo.place]) in memo.parts:
+                known = memo.parts[part]
                 if known is not None:
                     found.append(known)
                 continue
@@ -278,15 +279,15 @@ class Asking:
             if result.status.ok and points.score is not None:  # else only its score is off
                 scoring = Scoring(name, points, weight, result)
                 found.append(scoring)
-            said.keep(key, result, scoring)
+            memo.keep(key, result, scoring)
         return found
 
     def keep_version(
-        self, versions: list[Depends], name: str, version: Version, snapshot: Snapshot
+        self, versions: list[Dependency], name: str, version: Version, snapshot: Snapshot
     ) -> None:
         """Remembers what of the cluster an answer depends on."""
         value = self.guard(name, "PreFilter", version, snapshot)
-        versions.append(Depends(name, version, value))
+        versions.append(Dependency(name, version, value))
 
     # ---- about rows --------------------------------------------------------------------------
 
@@ -337,9 +338,9 @@ class Asking:
             Unfit: a PreFilter rejected the pod; with `what_if`, whatever pods leave.
             PluginError: a plugin raised.
         """
-        terms = self.terms(pod, snapshot, what_if=what_if)
-        filters = sorted((*terms.by_row, *terms.wide), key=lambda one: self._order[one.name])
-        allowed, by = terms.allowed, terms.allowed_by
+        pre = self.pre_filter(pod, snapshot, what_if=what_if)
+        filters = sorted((*pre.by_row, *pre.wide), key=lambda one: self._order[one.name])
+        allowed, by = pre.allowed, pre.allowed_by
         return Trial(pod, snapshot, filters, allowed, by, self.guard, self._counted)
 
 

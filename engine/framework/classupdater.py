@@ -13,19 +13,9 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.asking import (
-    Asking,
-    Depends,
-    Filtering,
-    PluginError,
-    Scoring,
-    Terms,
-    by_top,
-    count_of,
-)
 from engine.framework.classes import Classes
 from engine.framework.derived import Shared, Sharing, concerned
-from engine.framework.grouped import GroupedChoice
+from engine.framework.groupedchoice import GroupedChoice
 from engine.framework.interface import MAX_SCORE, Joint, Normalization, Scope, Scores
 from engine.framework.podclass import (
     FRACTION,
@@ -39,6 +29,16 @@ from engine.framework.podclass import (
     PodClass,
     row_of,
     steps_of,
+)
+from engine.framework.runner import (
+    Dependency,
+    Filtering,
+    PluginError,
+    PluginRunner,
+    PreFiltered,
+    Scoring,
+    by_top,
+    count_of,
 )
 from engine.framework.snapshot import BoolColumn, Cause, IntColumn, Rows, Snapshot
 from engine.framework.ties import Ties
@@ -56,11 +56,11 @@ _TO_HIGHEST: Final = (1 << 63) - 1
 _Asked = TypeVar("_Asked", Filtering, Scoring)
 
 
-class Filling:
+class ClassUpdater:
     """See the module."""
 
-    def __init__(self, asking: Asking, classes: Classes) -> None:
-        self._asking = asking
+    def __init__(self, runner: PluginRunner, classes: Classes) -> None:
+        self._runner = runner
         self._sharing = Sharing()
         self._classes = classes
         self._recent: deque[GroupedChoice] = deque()
@@ -69,7 +69,7 @@ class Filling:
         self._floats: Scores = np.empty(0)
         self._ints: IntColumn = np.empty(0, dtype=np.int64)
 
-    def bring_up(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> None:
+    def update(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> None:
         """Brings the class up to the snapshot.
 
         Raises:
@@ -84,35 +84,35 @@ class Filling:
         ):
             self._ask(known, pod, snapshot)
 
-    def _current(self, versions: Sequence[Depends], snapshot: Snapshot) -> bool:
+    def _current(self, versions: Sequence[Dependency], snapshot: Snapshot) -> bool:
         """Whether what answers depend on besides rows is as it was."""
         for name, version, value in versions:
             try:
                 if version(snapshot) != value:
                     return False
             except Exception as cause:
-                raise self._asking.fault(name, "PreFilter", cause) from cause
+                raise self._runner.fault(name, "PreFilter", cause) from cause
         return True
 
     def _ask(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> None:
         """Asks every plugin about the pod, and about all rows unless another class did."""
         known.fills, known.unfit = -1, None
         key = None if known.name is None else known.name.key
-        terms = self._asking.terms(pod, snapshot, key)
-        versions, bad = terms.versions, None
+        pre = self._runner.pre_filter(pod, snapshot, key)
+        versions, bad = pre.versions, None
         try:
-            scorings = self._asking.scorings(pod, snapshot, versions, key)
+            scorings = self._runner.pre_score(pod, snapshot, versions, key)
         except PluginError as error:  # is raised if it comes to scoring
             scorings, bad = [], error
-        keys = self._classes.column(known, wide=bool(terms.wide), alone=bad is not None)
+        keys = self._classes.column(known, wide=bool(pre.wide), alone=bad is not None)
         if not self._caught_up(keys, pod, snapshot):
-            self._fill(keys, terms, scorings, pod, snapshot)
+            self._fill(keys, pre, scorings, pod, snapshot)
             keys.bad = keys.bad if bad is None else bad
         late = keys.late
-        known.keys, known.filters = keys, terms.wide
+        known.keys, known.filters = keys, pre.wide
         known.scorers = [one for one in scorings if one.result.scope is _ALL or one.name in late]
         known.wide = bool(known.filters or known.scorers)
-        own = self._asking.wide_keys
+        own = self._runner.wide_keys
         known.versions = [one for one in versions if one.name in own]
         known.grouped = self._grouped(known) if known.wide else None
         known.fills = keys.fills
@@ -277,7 +277,7 @@ class Filling:
     def _fill(
         self,
         keys: KeyColumn,
-        terms: Terms,
+        pre: PreFiltered,
         scorings: list[Scoring],
         pod: PodInfo,
         snapshot: Snapshot,
@@ -286,8 +286,8 @@ class Filling:
         keys.place.forget()
         keys.fills += 1
         keys.row = keys.bad = keys.unfit = None
-        self._take(keys, terms)
-        keys.by_row = [self._with_shared(one, "filter", pod, snapshot) for one in terms.by_row]
+        self._take(keys, pre)
+        keys.by_row = [self._with_shared(one, "filter", pod, snapshot) for one in pre.by_row]
         scorings = [
             self._with_shared(one, "score", pod, snapshot) if _of_rows(one) else one
             for one in scorings
@@ -298,11 +298,11 @@ class Filling:
         scorings = self._join(keys, pod, scorings)
         passed, at_once = self._passed(keys, pod, snapshot, rows)
         keys.feasible = int(np.count_nonzero(passed))
-        self._place_scorers(keys, scorings, pod, snapshot, rows, passed, wide=bool(terms.wide))
+        self._place_scorers(keys, scorings, pod, snapshot, rows, passed, wide=bool(pre.wide))
         try:
             totals = self._totals(keys, pod, snapshot, rows, passed, at_once)
         except OutOfRange as fault:
-            keys.bad = self._asking.out_of_range(str(fault))
+            keys.bad = self._runner.out_of_range(str(fault))
             totals = np.zeros(len(passed))
         self._write(keys, snapshot, rows, passed, totals)
         keys.shared_stamp = keys.stamp()
@@ -339,13 +339,13 @@ class Filling:
             keys.column[:] = NOWHERE
             keys.column[rows] = fresh
 
-    def _take(self, keys: KeyColumn, terms: Terms) -> None:
+    def _take(self, keys: KeyColumn, pre: PreFiltered) -> None:
         """What plugins said of the pod, as far as it concerns rows."""
-        keys.allowed = None if terms.allowed is None else np.flatnonzero(terms.allowed)
+        keys.allowed = None if pre.allowed is None else np.flatnonzero(pre.allowed)
         keys.scorers, keys.lookups, keys.uniform = [], [], []
         keys.joint, keys.joint_scorers = None, []
-        own = self._asking.wide_keys
-        keys.versions = [one for one in terms.versions if one.name not in own]
+        own = self._runner.wide_keys
+        keys.versions = [one for one in pre.versions if one.name not in own]
 
     def _with_shared(self, of: _Asked, point: str, pod: PodInfo, snapshot: Snapshot) -> _Asked:
         """The same with its mask or raw scores, if classes keep them together."""
@@ -368,7 +368,7 @@ class Filling:
                 for one in scorings
                 if one.shared is None and _is_plain(one)
             }
-            joint = self._asking.guard(filtering.name, "Filter", join, pod, scorers)
+            joint = self._runner.guard(filtering.name, "Filter", join, pod, scorers)
             if joint is not None:
                 keys.joint, keys.joint_name, mine = joint, filtering.name, joint.scorers
                 keys.filters = [one for one in by_row if one is not filtering]
@@ -384,9 +384,9 @@ class Filling:
 
         def ask(rows: Rows) -> NDArray[Any]:
             if isinstance(of, Filtering):
-                passed = self._asking.mask(of, pod, snapshot, rows)
+                passed = self._runner.mask(of, pod, snapshot, rows)
                 return np.ones(count_of(rows), dtype=np.bool_) if passed is None else passed
-            raw = self._asking.raw(of, pod, snapshot, rows)
+            raw = self._runner.raw(of, pod, snapshot, rows)
             return np.zeros(count_of(rows)) if raw is None else raw
 
         shared.refresh(snapshot, ask)
@@ -447,7 +447,7 @@ class Filling:
         shared, how = scoring.shared, scoring.result.normalization
         if shared is None:
             keys.touched |= int(scoring.result.causes)
-            raw = self._asking.raw(scoring, pod, snapshot, slice(0, snapshot.nodes.size))
+            raw = self._runner.raw(scoring, pod, snapshot, slice(0, snapshot.nodes.size))
             if raw is None:
                 return
             raw = raw.copy()
@@ -457,7 +457,7 @@ class Filling:
         top = float(among.max(initial=0.0))
         fresh = None if shared is None else shared.normal.get(top)
         if among.min(initial=0.0) < 0:
-            keys.bad = self._asking.out_of_range(scoring.name)
+            keys.bad = self._runner.out_of_range(scoring.name)
         if fresh is None:
             # Rows that are not feasible may be above the top. One that becomes feasible needs a key
             # that says so, or nobody would notice that the top is another one now.
@@ -487,8 +487,8 @@ class Filling:
         found = None if kept_as is None else rows_set.scores.get(kept_as)
         if found is None:
             try:
-                raw = self._asking.raw(scoring, pod, snapshot, rows_set.rows)
-                scores = None if raw is None else self._asking.normalized(scoring, raw)
+                raw = self._runner.raw(scoring, pod, snapshot, rows_set.rows)
+                scores = None if raw is None else self._runner.normalized(scoring, raw)
             except PluginError as error:
                 keys.bad = error
                 return
@@ -513,7 +513,7 @@ class Filling:
         joint, filters = keys.joint, keys.filters
         at_once = None
         if joint is not None:
-            at_once = self._asking.guard(keys.joint_name, "Filter", joint.totals, snapshot, rows)
+            at_once = self._runner.guard(keys.joint_name, "Filter", joint.totals, snapshot, rows)
         if at_once is None:
             passed, totals, filters = present.copy(), None, keys.by_row
         else:
@@ -522,7 +522,7 @@ class Filling:
         for filtering in filters:
             shared = filtering.shared
             if shared is None:
-                own = self._asking.mask(filtering, pod, snapshot, rows)
+                own = self._runner.mask(filtering, pod, snapshot, rows)
                 if own is not None:
                     passed &= own
             elif not shared.uniform:
@@ -575,7 +575,7 @@ class Filling:
         raw: Scores | None
         shared = scoring.shared
         if shared is None:
-            raw = self._asking.raw(scoring, pod, snapshot, rows)
+            raw = self._runner.raw(scoring, pod, snapshot, rows)
         else:
             raw = shared.column[rows]
         if raw is None or not len(raw):

@@ -29,10 +29,10 @@ Found = tuple[int, Sequence[Any], tuple[str, ...] | None]
 
 
 class UnfinishedError(Exception):
-    """The slice is used up; asked again with the same `Tried`, the search goes on."""
+    """The slice is used up; asked again with the same `SearchProgress`, the search goes on."""
 
 
-class Tried(msgspec.Struct, eq=False):
+class SearchProgress(msgspec.Struct, eq=False):
     """See the module. `runs` are the dry runs in a slice; by default there is one slice only."""
 
     runs: float = math.inf
