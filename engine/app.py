@@ -20,7 +20,7 @@ import msgspec
 
 from dsl.plan import MetricSpec
 from engine.advising import advice_of, calls_of
-from engine.basis import Rulers, rules_of
+from engine.basis import Rulers, queue_hooks
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.collector import collecting, keep_sweeping, sweep
@@ -132,7 +132,7 @@ class App:
         plain = self.frameworks_of(NO_POLICIES)
         self.queue = SchedulingQueue(
             clock=clock,
-            rules=rules_of(plain, self.snapshot),
+            hooks=queue_hooks(plain, self.snapshot),
             snapshot=self.snapshot,
             initial_backoff=self.settings.initial_backoff_seconds,
             max_backoff=self.settings.max_backoff_seconds,

@@ -12,7 +12,7 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Signals, Snapshot
 from engine.pods.podinfo import PodInfo
-from engine.queue import Rules
+from engine.queue import QueueHooks
 
 
 class SignalSource(Protocol):
@@ -48,9 +48,9 @@ class Basis:
         return self.cache.snapshot(now, self.signals.view(self.cache, now))
 
 
-def rules_of(framework: Rulers, newest: Callable[[], Snapshot]) -> Rules:
-    """What the queue asks of the profiles, each time about the newest snapshot."""
-    return Rules(
+def queue_hooks(framework: Rulers, newest: Callable[[], Snapshot]) -> QueueHooks:
+    """What the queue asks of the profiles, always about the newest snapshot."""
+    return QueueHooks(
         lambda pod, queued_at: framework.sort_key(pod, queued_at, newest()),
         lambda pod: framework.pre_enqueue(pod, newest()),
         framework.hints(),

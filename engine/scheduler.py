@@ -26,7 +26,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, Protocol
 
-from engine.basis import Basis, Rulers, SignalSource, rules_of
+from engine.basis import Basis, Rulers, SignalSource, queue_hooks
 from engine.binding import Bindings, OutcomeObserver
 from engine.cache import Cache
 from engine.clock import Clock
@@ -175,7 +175,7 @@ class Scheduler:
         self._basis.framework = framework
         self._cache.pods.forget_ledgers()
         self._warming.begin(framework)
-        self._queue.set_rules(rules_of(framework, self.snapshot), changed)
+        self._queue.set_hooks(queue_hooks(framework, self.snapshot), changed)
         self.permits.new_rules()
         self.gangs.new_rules()
         self.wake()

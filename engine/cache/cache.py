@@ -23,12 +23,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.cache.beside import BesideTable, QueueTimes
 from engine.cache.columns import Dictionary
 from engine.cache.domains import TopologyCounts
 from engine.cache.nodes import NodeTable
 from engine.cache.nominations import NominationTable
 from engine.cache.objects import ObjectStore
+from engine.cache.otherpods import OtherPodsTable, QueueTimes
 from engine.cache.pods import PodTable
 from engine.cache.snapshot import (
     NO_CHANGES,
@@ -88,7 +88,7 @@ class Cache:
         # Pods by UID; a row is all that is known of most.
         self._rows: dict[str, int] = {}
         self._assumed: set[str] = set()
-        self.beside = BesideTable(
+        self.other_pods = OtherPodsTable(
             self.nodes,
             self.dictionary,
             self.nominations,
@@ -96,7 +96,7 @@ class Cache:
             changed=lambda row: self._changed(row, _OTHER),
         )
         seen = self.nodes, self.pods, self.namespaces, self.topology, self.nominations
-        self._tables = *seen, self.beside, self.waiting
+        self._tables = *seen, self.other_pods, self.waiting
         # The pods whose node is not known: its name, and they by it.
         self._strays: dict[str, str] = {}
         self._strays_on: dict[str, set[str]] = {}
@@ -221,12 +221,12 @@ class Cache:
         """An object came or changed; its kind is the name of its struct."""
         kind = type(item).__name__
         self.store(kind).put(item)
-        self.beside.object_changed(kind, item.metadata.name)
+        self.other_pods.object_changed(kind, item.metadata.name)
 
     def remove_object(self, kind: str, key: str) -> None:
         """The object is gone."""
         self.store(kind).remove(key)
-        self.beside.object_changed(kind, key.rpartition("/")[2])
+        self.other_pods.object_changed(kind, key.rpartition("/")[2])
 
     def assume_object(self, item: Any) -> bool:  # noqa: ANN401 - any struct with metadata
         """Counts with the object as it will be; False if the server has another version by now."""
@@ -318,13 +318,13 @@ class Cache:
         if pod.uid not in self._rows:
             before = self.nominations.node_of(pod.uid)
             self.nominations.put(pod, node_name)
-            self.beside.promised(before, node_name)
+            self.other_pods.promised(before, node_name)
 
     def withdraw(self, uid: str) -> bool:
         """No node is promised to the pod any longer; False if none was."""
         before = self.nominations.node_of(uid)
         there = self.nominations.drop(uid)
-        self.beside.promised(before)
+        self.other_pods.promised(before)
         return there
 
     def promised(self, uid: str) -> str:
@@ -335,31 +335,31 @@ class Cache:
         """The victims of a waiting pod, by UID with their nodes, are being deleted; none: done."""
         self.nominations.evicts(uid, victims)
 
-    # ---- beside nodes ----------------------------------------------------------------------
+    # ---- other pods than those on nodes ------------------------------------------------------
 
     def attend(self, to: frozenset[str]) -> None:
-        """What of `beside` is kept from now on."""
-        self.beside.attend(to)
+        """What of `other_pods` is kept from now on."""
+        self.other_pods.attend(to)
 
     def set_queued(self, pod: PodInfo, times: QueueTimes) -> None:
         """The pod waits, or is being tried."""
-        self.beside.set_queued(pod, times)
+        self.other_pods.set_queued(pod, times)
 
     def remove_queued(self, uid: str) -> None:
         """The pod waits no longer."""
-        self.beside.remove_queued(uid)
+        self.other_pods.remove_queued(uid)
 
     def set_finished(self, pod: PodInfo, at: float) -> None:
         """The pod finished at that time."""
-        self.beside.set_finished(pod, at)
+        self.other_pods.set_finished(pod, at)
 
     def remove_finished(self, uid: str) -> None:
         """A pod that had finished is gone."""
-        self.beside.remove_finished(uid)
+        self.other_pods.remove_finished(uid)
 
     def expire(self, now: float) -> None:
         """Time has passed: what finished long ago is forgotten."""
-        self.beside.expire(now)
+        self.other_pods.expire(now)
 
     # ---- inside ----------------------------------------------------------------------------
 
@@ -370,8 +370,8 @@ class Cache:
         self._rows[uid] = self.pods.add(pod, node_row)
         if self.nominations.nodes:
             self.withdraw(uid)
-        if self.beside.attends:
-            self.beside.placed(uid, placed=True)
+        if self.other_pods.attends:
+            self.other_pods.placed(uid, placed=True)
         if node_row == NOWHERE:
             self._stray(uid, node_name)
         else:
@@ -381,10 +381,10 @@ class Cache:
 
     def _drop(self, uid: str) -> None:
         row = self._rows.pop(uid)
-        if self.beside.attends and uid not in self._assumed:
-            self.beside.leaves(self.pods.pod(row), self._name_of(uid, row))
+        if self.other_pods.attends and uid not in self._assumed:
+            self.other_pods.leaves(self.pods.pod(row), self._name_of(uid, row))
         self._assumed.discard(uid)
-        self.beside.placed(uid, placed=False)
+        self.other_pods.placed(uid, placed=False)
         self.waiting.pop(uid, None)
         node_row = self.pods.node_row(row)
         if node_row == NOWHERE:
@@ -403,8 +403,8 @@ class Cache:
     def _replace(self, row: int, pod: PodInfo) -> None:
         before, node_row = self.pods.pod(row), self.pods.node_row(row)
         causes = _OTHER if self.pods.fill(row, pod, node_row) else 0
-        if self.beside.attends and pod.terminating and not before.terminating:
-            self.beside.leaves(pod, self._name_of(pod.uid, row))
+        if self.other_pods.attends and pod.terminating and not before.terminating:
+            self.other_pods.leaves(pod, self._name_of(pod.uid, row))
         if node_row != NOWHERE:
             if before.readings is not pod.readings and before.readings.sums != pod.readings.sums:
                 self.nodes.add_pod(node_row, before, -1)
@@ -429,7 +429,7 @@ class Cache:
         self.dictionary = Dictionary()
         self.nodes.recode(self.dictionary)
         self.pods.recode(self.dictionary)
-        self.beside.recode(self.dictionary)
+        self.other_pods.recode(self.dictionary)
         self._most_texts = max(MOST_TEXTS, 2 * len(self.dictionary.texts))
 
     def _namespace_changed(self, name: str, before: Namespace | None) -> bool:
@@ -437,7 +437,7 @@ class Cache:
         rows = self.pods.namespace_changed(name).tolist()
         for row in rows:
             self._changed(row, _OTHER)
-        self.beside.namespace_changed(name)
+        self.other_pods.namespace_changed(name)
         return bool(rows)
 
     def _changed(self, row: int, causes: int) -> None:

@@ -19,7 +19,7 @@ from engine.cache.columns import (
     IntColumn,
     ReadOff,
 )
-from engine.cache.kinds import Kinds
+from engine.cache.podkinds import Kinds
 from engine.pods.podinfo import PodInfo
 from engine.pods.selectors import Selector
 

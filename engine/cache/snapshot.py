@@ -16,12 +16,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cache.beside import Beside
 from engine.cache.columns import CodeColumn, Dictionary, FloatColumn
 from engine.cache.domains import Topology
 from engine.cache.nodes import NodeColumns
 from engine.cache.nominations import Nominations
 from engine.cache.objects import Objects, TextOf
+from engine.cache.otherpods import OtherPods
 from engine.cache.overlay import Moves, NodesOver, PodsOver
 from engine.cache.pods import PodColumns
 from engine.objects import Namespace
@@ -145,7 +145,7 @@ class Snapshot(msgspec.Struct, eq=False):
     """How many pods of a kind are where."""
     nominations: Nominations
     """The pods that are promised a node and are not on it yet."""
-    beside: Beside
+    other_pods: OtherPods
     """Pods that wait or have finished, and what they left behind."""
     waiting: Mapping[str, Waiting]
     """The pods that wait in permit, by UID, in the order in which they came.

@@ -3,12 +3,12 @@
 Each is described where it is made. None of them writes.
 """
 
-from engine.cache.beside import Beside, QueueTimes
 from engine.cache.columns import BoolColumn, CodeColumn, Dictionary, FloatColumn, IntColumn, Rows
 from engine.cache.domains import Domains, DomainTable, Eligibility, Topology
 from engine.cache.images import Image, Images
 from engine.cache.nodes import NodeColumns, annotation_column, label_column
 from engine.cache.nominations import Nominations
+from engine.cache.otherpods import OtherPods, QueueTimes
 from engine.cache.pods import Ledger, PodColumns
 from engine.cache.podsets import Tally
 from engine.cache.ports import Ports
@@ -21,7 +21,6 @@ from engine.cache.snapshot import (
 from engine.cache.terms import CountedTerm
 
 __all__ = [
-    "Beside",
     "BoolColumn",
     "Cause",
     "CodeColumn",
@@ -37,6 +36,7 @@ __all__ = [
     "Ledger",
     "NodeColumns",
     "Nominations",
+    "OtherPods",
     "PodColumns",
     "Ports",
     "QueueTimes",

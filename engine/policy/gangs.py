@@ -225,7 +225,7 @@ def _count(name: str, group: str, pod: PodInfo, snapshot: Snapshot) -> int:
         case "waiting":
             return sum(one.uid in snapshot.waiting for one in there)
         case _:
-            pending = _members(snapshot.beside.pods("queue"), group, pod, snapshot)
+            pending = _members(snapshot.other_pods.pods("queue"), group, pod, snapshot)
             return len({one.uid for one in (*there, *pending, pod)})
 
 

@@ -1,6 +1,6 @@
 """What the policies of a bundle read beside nodes and pods, so that nobody watches what none reads.
 
-queue, nominated, finished, previous, volumes    kept by the cache, see `engine.cache.beside`
+queue, nominated, finished, previous, volumes    kept by the cache, see `engine.cache.otherpods`
 heartbeats, workloads, kinds, usage              lists and watches of their own
 of_pods                                          of pods on nodes, which parts are kept
 """
@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from dsl.plan import Plan
-from engine.cache.beside import FINISHED, HEARTBEATS, NOMINATED, PREVIOUS, QUEUE, TIMES, VOLUMES
+from engine.cache.otherpods import FINISHED, HEARTBEATS, NOMINATED, PREVIOUS, QUEUE, TIMES, VOLUMES
 from engine.policy.findings import rules_of
 from engine.policy.waking import read_and_told
 

@@ -252,7 +252,7 @@ class PolicyPlugin:
         subject, world = self._worlds.asked(pod, snapshot)
         if self._counts_tries and stop_by(self.plan.gates, subject, world) is None:
             # The next try counts one more; the backoff alone would not hold a pod that is alone.
-            times = snapshot.beside.times(pod.uid)
+            times = snapshot.other_pods.times(pod.uid)
             tries = 0 if times is None else times.attempts
             return snapshot.now + min(_LONGEST_PAUSE, 2.0 ** min(tries - 1, 4))
         soonest = min((turns(subject, world) for turns in self._turning), default=math.inf)
@@ -273,7 +273,7 @@ class PolicyPlugin:
         return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, status_of(stop).reasons)
 
     def _sort_key(self, pod: PodInfo, queued_at: float, snapshot: Snapshot) -> tuple[Any, ...]:
-        times = snapshot.beside.times(pod.uid) or QueueTimes(queued_at, None, 0)
+        times = snapshot.other_pods.times(pod.uid) or QueueTimes(queued_at, None, 0)
         subject = self._worlds.subject(pod, snapshot, times._replace(queued_at=queued_at))
         key = self.plan.sort_key(subject, self._worlds.of(snapshot, pod.uid))
         return key if key is not None else ()

@@ -158,7 +158,7 @@ class Kept:
 class SnapshotWorld:
     """`dsl.plan.World` over one snapshot. Columns made of several are kept until it changes.
 
-    `table` are the pods that it has: those on nodes (`pods`), or one of `Snapshot.beside`.
+    `table` are the pods that it has: those on nodes (`pods`), or one of `Snapshot.other_pods`.
     """
 
     def __init__(self, snapshot: Snapshot, kept: Kept, *, table: str = _ON_NODES) -> None:
@@ -171,7 +171,9 @@ class SnapshotWorld:
         """The UID of the pod that is asked about: it is not beside itself in the queue, nor among
         those that a node is promised to."""
         self._of_table = table
-        self._set: PodColumns = snapshot.pods if table == _ON_NODES else snapshot.beside.pods(table)
+        self._set: PodColumns = (
+            snapshot.pods if table == _ON_NODES else snapshot.other_pods.pods(table)
+        )
         self._kept = kept
         self._others: dict[str, SnapshotWorld] = {}
         self._made: dict[tuple[str, str | None], FloatColumn] = {}
@@ -195,7 +197,7 @@ class SnapshotWorld:
         """Where the pod is that is asked about, -1: it is not in this table, or on a node."""
         if self._of_table == _ON_NODES:
             return -1
-        return self.snapshot.beside.row(self._of_table, self.asker)
+        return self.snapshot.other_pods.row(self._of_table, self.asker)
 
     def changed_since(self, generation: int, *, samples: bool) -> NDArray[np.intp] | None:
         """See `World.changed_since`."""
@@ -360,7 +362,7 @@ class SnapshotWorld:
         """(P,) a time or number that the queue knows of its pods; other pods have none."""
         if self._of_table not in (_QUEUE, _NOMINATED):
             return np.full(self._set.size, MISSING)
-        times = self.snapshot.beside.times
+        times = self.snapshot.other_pods.times
         if self._of_table == _QUEUE:
             # INVARIANT: the table reads a pod again when the queue knows something else of it.
             return self._set.number(f"queue {name}", lambda pod: time_of(times(pod.uid), name))
@@ -437,7 +439,7 @@ def time_of(times: QueueTimes | None, name: str) -> float:
 class PodSubject:
     """`dsl.plan.Subject` over the pod to be placed and its namespace.
 
-    `queued` is what the queue knows of the pod, where it is not what `Snapshot.beside` has.
+    `queued` is what the queue knows of the pod, where it is not what `Snapshot.other_pods` has.
     """
 
     __slots__ = ("_gpus", "_pod", "_queued", "_snapshot")

@@ -199,12 +199,12 @@ class Answers:
     @cached_property
     def order(self) -> Sequence[str]:
         """The given pods by a queue without gates; who says nothing came first."""
-        lab, beside = self.scene.lab, self.scene.snapshot.beside
+        lab, others = self.scene.lab, self.scene.snapshot.other_pods
         lab.let_in()
         lab.queue.on_fault = _raise
         for pod in self.scene.pods:
             lab.queue.add(pod)
-            queued, times = lab.queue.get(pod.uid), beside.times(pod.uid)
+            queued, times = lab.queue.get(pod.uid), others.times(pod.uid)
             assert queued is not None
             assert times is not None
             queued.queued_at = 0.0 if math.isnan(times.queued_at) else times.queued_at

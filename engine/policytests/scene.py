@@ -13,7 +13,7 @@ from dsl.policytest import Case, Thing, pod_names
 from dsl.quantities import parse_time
 from dsl.types import is_missing
 from engine.cache import Cache
-from engine.cache.beside import FINISHED_SECONDS
+from engine.cache.otherpods import FINISHED_SECONDS
 from engine.clock import ManualClock
 from engine.framework.snapshot import QueueTimes, Signals, Snapshot, Waiting
 from engine.pods.podinfo import PodInfo
@@ -91,7 +91,7 @@ class Scene:
         for one in (*self.pods, *self.queue):
             node = things[one.uid].get("previous_node", "")
             if node:
-                cache.beside.leaves(one, node)
+                cache.other_pods.leaves(one, node)
             cache.set_queued(one, _queue_times(things[one.uid]))
             cache.nominate(one, one.pod.status.nominated_node_name)
         for item in objects_of(cluster, everybody):

@@ -1,4 +1,4 @@
-"""Which pods of the queue belong together, by keys that the rules give: an index, nothing else."""
+"""Pods of the queue by the keys that those of a gang share: an index, nothing else."""
 
 from __future__ import annotations
 

@@ -82,11 +82,11 @@ class QueuedPod:
     sort_key: SortKey = field(default=(), repr=False)
     told: dict[str, float] = field(default_factory=dict, repr=False)
     """Nodes that the server was told are promised to the pod, "" for none, and when (monotonic)."""
-    rules: int = field(default=0, repr=False)
-    """Number of the rules under which the gates last let it pass."""
+    hooks_version: int = field(default=0, repr=False)
+    """The hooks under which the gates last let it pass, by number."""
 
     @property
     def times(self) -> QueueTimes:
-        """What rules may read; the try that is under way is not one yet."""
+        """What policies may read; the attempt under way does not count yet."""
         tried = self.attempts - (self.where is SubQueue.IN_FLIGHT)
         return QueueTimes(self.queued_at, self.first_attempt_at, tried)

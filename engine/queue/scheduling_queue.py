@@ -53,11 +53,11 @@ from engine.pods.podinfo import PodInfo
 from engine.queue.backoff import NO_BACKOFF, Backoff, over_at
 from engine.queue.heap import PodHeap
 from engine.queue.hints import Only, Registrations, Verdict, Wake
+from engine.queue.hooks import GuardedHooks, QueueHooks
 from engine.queue.inflight import Happening, InFlight
 from engine.queue.kin import Kin
 from engine.queue.parked import Group, Parked
 from engine.queue.queued import NO_PLUGINS, QueuedPod, SortKey, SubQueue
-from engine.queue.rules import Asked, Rules
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class SchedulingQueue:
         self,
         *,
         clock: Clock,
-        rules: Rules,
+        hooks: QueueHooks,
         snapshot: Callable[[], Snapshot],
         initial_backoff: float = 1.0,
         max_backoff: float = 10.0,
@@ -104,9 +104,9 @@ class SchedulingQueue:
     ) -> None:
         """An empty queue; `snapshot` gives the cluster as hints see it when they are asked."""
         self._clock = clock
-        self._rules = Asked(rules, self._failed)
+        self._hooks = GuardedHooks(hooks, self._failed)
         self._snapshot = snapshot
-        self._registrations = Registrations(rules.hints)
+        self._registrations = Registrations(hooks.hints)
         self._version = 1
         self._backoff = Backoff(initial_backoff, max_backoff)
 
@@ -116,7 +116,7 @@ class SchedulingQueue:
         self._backoff_q = PodHeap(tickets)
         self._error_backoff_q = PodHeap(tickets)
         self._parked = Parked(clock, tickets, max_in_unschedulable)
-        self._kin = Kin(self._rules.kin)
+        self._kin = Kin(self._hooks.kin)
         # The pods that are tried for a group, and the one of them that was popped last.
         self._out: dict[QueuedPod, Group] = {}
         self._tried: QueuedPod | None = None
@@ -246,9 +246,9 @@ class SchedulingQueue:
                 if queued is None:
                     return None
                 self.incoming[SubQueue.ACTIVE, _POPPED_EARLY] += 1
-            outdated = queued.rules != self._version
+            outdated = queued.hooks_version != self._version
             why = NEW_RULES.label if outdated else _ASKED_AGAIN
-            if (outdated or self._rules.own.gates_move) and not self._admitted(queued, why):
+            if (outdated or self._hooks.own.gates_move) and not self._admitted(queued, why):
                 continue
             self._tried = self._fly(queued)
             return queued
@@ -277,7 +277,7 @@ class SchedulingQueue:
         if queued not in self._in_flight or queued.gone:
             return False
         self._catch_up(queued)
-        if queued.rules != self._version:
+        if queued.hooks_version != self._version:
             self.again(queued)
         return queued.where is SubQueue.IN_FLIGHT
 
@@ -444,7 +444,7 @@ class SchedulingQueue:
                 self._enter(queued, wake, _ACTIVATED)
 
     def go_behind(self, key: Hashable) -> None:
-        """All pods with a key (`Rules.kin`) were tried now, in vain: others come first."""
+        """All pods with a key (`QueueHooks.kin`) were tried now, in vain: others come first."""
         for queued in self._kin.of(key):
             if queued.where in (SubQueue.ACTIVE, SubQueue.BACKOFF):
                 queued.queued_at = self._clock.time()
@@ -458,7 +458,7 @@ class SchedulingQueue:
         for heap in (self._backoff_q, self._error_backoff_q):
             while (queued := heap.peek()) is not None and over_at(queued) <= now:
                 heap.pop()
-                tested = queued.rules == self._version
+                tested = queued.hooks_version == self._version
                 self._enter(queued, Wake.AT_ONCE, _BACKOFF_OVER, tested=tested)
         for queued in self._parked.turned():
             self._move(queued, Wake.AFTER_BACKOFF, _TURNED)
@@ -478,30 +478,30 @@ class SchedulingQueue:
                 deadline = min(deadline, over_at(queued))
         return None if deadline == math.inf else deadline
 
-    # ---- rules -----------------------------------------------------------------------------
+    # ---- hooks -----------------------------------------------------------------------------
 
-    def set_rules(self, rules: Rules, changed: frozenset[str] | None) -> None:
-        """New rules hold from now on; `changed` names the plugins that are not as before, None all.
+    def set_hooks(self, hooks: QueueHooks, changed: frozenset[str] | None) -> None:
+        """New hooks hold from now on; `changed` names the plugins that are not as before, None all.
 
         Gated pods are tested again, unschedulable ones that a changed or vanished plugin rejected
         are queued, and so will be those in flight. Pods that are active or back off are tested by
         the new gates when they are popped. Linear in all waiting pods if `sort_key` is
         another.
         """
-        self._registrations = Registrations(rules.hints)
+        self._registrations = Registrations(hooks.hints)
         self._version += 1
-        before, self._rules = self._rules.own, Asked(rules, self._failed)
-        self._kin = Kin(self._rules.kin)
+        before, self._hooks = self._hooks.own, GuardedHooks(hooks, self._failed)
+        self._kin = Kin(self._hooks.kin)
         for queued in self._pods.values():
             self._kin.put(queued)
-        if rules.ordered_by != before.ordered_by:
+        if hooks.ordered_by != before.ordered_by:
             self._active_q.rekey(self._active_key)
             self._backoff_q.rekey(self._backoff_key)
             self._error_backoff_q.rekey(self._backoff_key)
             for group in self._parked.groups:
                 group.parked.rekey(self._active_key)
         if changed is None:
-            changed = frozenset({*before.hints, *rules.hints})
+            changed = frozenset({*before.hints, *hooks.hints})
         happening = Happening(NEW_RULES, changed=changed)
         self._in_flight.record(happening)
         self._ask_about(happening, self._parked.all())
@@ -538,7 +538,7 @@ class SchedulingQueue:
         return self._pods.get(uid)
 
     def kin(self, key: Hashable) -> Collection[QueuedPod]:
-        """All records of pods with a key (`Rules.kin`), in flight or not. Read only."""
+        """All records of pods with a key (`QueueHooks.kin`), in flight or not. Read only."""
         return self._kin.of(key)
 
     def uids(self) -> frozenset[str]:
@@ -651,21 +651,21 @@ class SchedulingQueue:
 
     def _to_unschedulable(self, queued: QueuedPod, *, alone: bool) -> Group:
         self._arrive(queued, SubQueue.UNSCHEDULABLE, _FAILED)
-        turns_at = self._rules.turns_at(queued.pod, queued.unschedulable_plugins)
-        key = queued.pod.uid if alone else self._rules.class_key(queued.pod)
+        turns_at = self._hooks.turns_at(queued.pod, queued.unschedulable_plugins)
+        key = queued.pod.uid if alone else self._hooks.class_key(queued.pod)
         return self._parked.reject(queued, key, self._active_key(queued), turns_at)
 
     def _admitted(self, queued: QueuedPod, why: str) -> bool:
         """Asks the gates; a pod they hold is gated afterwards."""
-        status = self._rules.gate(queued.pod)
+        status = self._hooks.gate(queued.pod)
         if status.ok:
-            queued.rules = self._version
+            queued.hooks_version = self._version
             queued.gating_plugin, queued.gating_reasons = "", ()
             return True
         held_before = queued.gating_plugin, queued.gating_reasons
         queued.gating_plugin, queued.gating_reasons = status.plugin, status.reasons
         self._arrive(queued, SubQueue.GATED, why)
-        self._parked.gate(queued, self._rules.turns_at(queued.pod, frozenset({status.plugin})))
+        self._parked.gate(queued, self._hooks.turns_at(queued.pod, frozenset({status.plugin})))
         self._tell_gated(queued, *held_before)
         self._next_of(queued)
         return False
@@ -690,7 +690,7 @@ class SchedulingQueue:
             self.on_change(queued)
 
     def _active_key(self, queued: QueuedPod) -> SortKey:
-        queued.sort_key = self._rules.sort_key(queued.pod, queued.queued_at)
+        queued.sort_key = self._hooks.sort_key(queued.pod, queued.queued_at)
         return queued.sort_key
 
     def _backoff_key(self, queued: QueuedPod) -> SortKey:
@@ -834,7 +834,7 @@ class SchedulingQueue:
 
     def _reorder(self, queued: QueuedPod) -> None:
         """Takes the sort key again and moves the pod within its heap if it changed."""
-        if self._rules.sort_key(queued.pod, queued.queued_at) == queued.sort_key:
+        if self._hooks.sort_key(queued.pod, queued.queued_at) == queued.sort_key:
             return
         self._heap_of(queued).remove(queued)
         self._push(queued)

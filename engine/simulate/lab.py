@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from engine.basis import SignalSource, rules_of
+from engine.basis import SignalSource, queue_hooks
 from engine.cache import Cache
 from engine.clock import ManualClock
 from engine.framework.decision import Decision
@@ -102,8 +102,8 @@ class Lab:
     @cached_property
     def queue(self) -> SchedulingQueue:
         """The pods that wait for a node."""
-        rules = rules_of(self.frameworks, self.snapshot)
-        return SchedulingQueue(clock=self.clock, rules=rules, snapshot=self.snapshot)
+        hooks = queue_hooks(self.frameworks, self.snapshot)
+        return SchedulingQueue(clock=self.clock, hooks=hooks, snapshot=self.snapshot)
 
     @cached_property
     def scheduler(self) -> Scheduler:
@@ -167,8 +167,8 @@ class Lab:
 
     def let_in(self) -> None:
         """Gates hold nobody from now on: who asks what comes later is not asked about them."""
-        rules = rules_of(self.frameworks, self.snapshot)
-        self.queue.set_rules(replace(rules, pre_enqueue=lambda _: Status.SUCCESS), None)
+        hooks = queue_hooks(self.frameworks, self.snapshot)
+        self.queue.set_hooks(replace(hooks, pre_enqueue=lambda _: Status.SUCCESS), None)
 
     def place(self, decision: Decision) -> None:
         """A pod of the queue gets the node of a decision, and goes on from there.

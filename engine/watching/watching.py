@@ -15,7 +15,7 @@ from operator import or_
 from typing import Any, Final
 
 from engine.cache import Cache
-from engine.cache.beside import FINISHED, HEARTBEATS, NOMINATED, QUEUE
+from engine.cache.otherpods import FINISHED, HEARTBEATS, NOMINATED, QUEUE
 from engine.eventhandlers import ObjectHandler
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.kube.reflector import Reflector
@@ -45,8 +45,8 @@ Start = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 def attend(cache: Cache, queue: SchedulingQueue, to: frozenset[str]) -> None:
-    """What of `cache.beside` is kept from now on, and told by the queue."""
-    before = cache.beside.attends
+    """What of `cache.otherpods` is kept from now on, and told by the queue."""
+    before = cache.other_pods.attends
     if to == before:
         return
     cache.attend(to)
@@ -89,7 +89,7 @@ class Watching:
         self._fed_at = self._told_at = -math.inf
         self._least = self._complete = self.sharing.kept
         """What of pods on nodes is kept whatever policies read, and what is known of all."""
-        self.cache.beside.on_news = self.work
+        self.cache.other_pods.on_news = self.work
 
     # ---- what is needed ----------------------------------------------------------------------
 
@@ -171,23 +171,23 @@ class Watching:
         """See `scheduler.Background`."""
         if self._promised:
             return 0.0
-        if self.cache.beside.touched:
+        if self.cache.other_pods.touched:
             return self._told_at + _QUEUE_PAUSE
         return self._fed_at + _PAUSE if any(True for _ in self._news()) else None
 
     def step(self, deadline: float) -> bool:  # noqa: ARG002 - it takes no time
         """See `scheduler.Background`: tells the queue of itself, and of promises."""
-        beside = self.cache.beside
+        others = self.cache.other_pods
         now = self.wiring.clock.monotonic()
-        if beside.touched and now >= self._told_at + _QUEUE_PAUSE:
+        if others.touched and now >= self._told_at + _QUEUE_PAUSE:
             self._told_at = now
-            touched = beside.take_touched()
+            touched = others.take_touched()
             self.queue.move(_QUEUE_CHANGED, only=lambda pod: touched != {pod.uid})
         if self._promised:
             self._promises = self.cache.nominations.version
             self.queue.move(_PROMISED)
         minute = self.wiring.clock.time() // _MINUTE
-        if FINISHED in beside.attends and minute != self._minute:
+        if FINISHED in others.attends and minute != self._minute:
             self._minute = minute
             self.cache.expire(self.wiring.clock.time())
         for source in self._news() if now >= self._fed_at + _PAUSE else ():
@@ -199,7 +199,7 @@ class Watching:
     @property
     def _promised(self) -> bool:
         cache = self.cache
-        return NOMINATED in cache.beside.attends and cache.nominations.version != self._promises
+        return NOMINATED in cache.other_pods.attends and cache.nominations.version != self._promises
 
     def _news(self) -> Iterator[ObjectSource]:
         sources = (one for one, _ in self._running.values() if isinstance(one, ObjectSource))

@@ -16,7 +16,7 @@ from datetime import UTC
 
 import click
 
-from engine.basis import rules_of
+from engine.basis import queue_hooks
 from engine.clock import SystemClock
 from engine.config import Settings
 from engine.cycle import decide
@@ -81,7 +81,7 @@ class Bench:
         [(_, self._source)] = self.in_force.watched
         plain = frameworks_of(self._profiles, Bundle("", (), {}), worlds=self._worlds)
         self._queue = SchedulingQueue(
-            clock=SystemClock(), rules=rules_of(plain, self._snapshot), snapshot=self._snapshot
+            clock=SystemClock(), hooks=queue_hooks(plain, self._snapshot), snapshot=self._snapshot
         )
         for number in range(waiting):
             self._queue.add(make_pod(f"w{number}", cpu=f"{number % CLASSES + 1}m"))
@@ -95,7 +95,7 @@ class Bench:
     def _put(self, bundle: Bundle, changed: frozenset[str] | None) -> None:
         began = time.thread_time()
         self.frameworks = frameworks_of(self._profiles, bundle, worlds=self._worlds)
-        self._queue.set_rules(rules_of(self.frameworks, self._snapshot), changed)
+        self._queue.set_hooks(queue_hooks(self.frameworks, self._snapshot), changed)
         self.swap = time.thread_time() - began
 
     def decided(self, pod: PodInfo) -> float:

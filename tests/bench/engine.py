@@ -24,7 +24,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from engine.basis import rules_of
+from engine.basis import queue_hooks
 from engine.clock import ManualClock
 from engine.cycle import decide
 from engine.framework.profile import Profile
@@ -85,7 +85,9 @@ class Berth:
         plugins = [one for one in default_plugins() if every or one.plugin.name in FIRST]
         self.framework = Framework(Profile("berth", tuple(plugins)))
         self.queue = SchedulingQueue(
-            clock=self.clock, rules=rules_of(self.framework, self.snapshot), snapshot=self.snapshot
+            clock=self.clock,
+            hooks=queue_hooks(self.framework, self.snapshot),
+            snapshot=self.snapshot,
         )
 
     def snapshot(self) -> Any:

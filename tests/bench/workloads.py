@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import click
 
-from engine.basis import rules_of
+from engine.basis import queue_hooks
 from engine.clock import ManualClock
 from engine.collector import collecting, sweep
 from engine.cycle import conclude, decide
@@ -167,7 +167,9 @@ class Run:
             self.cache.add_pod(bound, names[i % len(names)])
         self.framework = Framework(Profile("default-scheduler", tuple(default_plugins())))
         self.queue = SchedulingQueue(
-            clock=self.clock, rules=rules_of(self.framework, self.snapshot), snapshot=self.snapshot
+            clock=self.clock,
+            hooks=queue_hooks(self.framework, self.snapshot),
+            snapshot=self.snapshot,
         )
         self._preempt = document.get("preempt", False)
         self._document = document

@@ -28,7 +28,7 @@ from engine.objects import Namespace, Node, ObjectMeta, Pod, from_builtins
 from engine.objects.storage import PersistentVolume
 from engine.objects.workloads import Service, ServiceSpec
 from engine.pods.podinfo import PodInfo, make_pod_info
-from engine.queue import QueuedPod, Rules, SchedulingQueue, SubQueue
+from engine.queue import QueuedPod, QueueHooks, SchedulingQueue, SubQueue
 from engine.telemetry import Count, Telemetry
 from tests.builders import Cache
 from tests.effort import examples
@@ -54,7 +54,7 @@ class RecordingQueue(SchedulingQueue):
     def __init__(self, snapshot: Callable[[], Snapshot] = nothing) -> None:
         super().__init__(
             clock=ManualClock(),
-            rules=Rules(
+            hooks=QueueHooks(
                 lambda pod, queued_at: (-pod.priority, queued_at),
                 lambda _pod: Status.SUCCESS,
                 REGISTERED,
@@ -421,10 +421,10 @@ def test_hints_are_asked_with_any_object_and_the_cluster_after_the_event(world: 
         return QueueingHint.SKIP
 
     event = ClusterEvent(Resource.PERSISTENT_VOLUME, Action.ALL)
-    rules = Rules(
+    hooks = QueueHooks(
         lambda *_: (), lambda _: Status.SUCCESS, {"V": (ClusterEventWithHint(event, hint),)}
     )
-    world.queue.set_rules(rules, None)
+    world.queue.set_hooks(hooks, None)
     world.pods.on_add(pod())
     world.reject_next("V")
     handler = world.handlers.of(Resource.PERSISTENT_VOLUME)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsl.collective import Evictions
-from engine.cache.beside import NOMINATED
+from engine.cache.otherpods import NOMINATED
 from engine.collective import search as searching
 from engine.collective.search import search
 from engine.framework.interface import Points, PreFilterResult, Scope, Verdicts

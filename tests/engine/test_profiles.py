@@ -8,7 +8,7 @@ from datetime import UTC
 import pytest
 from click.testing import CliRunner
 
-from engine.basis import rules_of
+from engine.basis import queue_hooks
 from engine.cli import main as berth_main
 from engine.config import BerthDocument, ConfigError, ProfileDocument, Settings
 from engine.cycle import conclude, decide
@@ -79,13 +79,13 @@ def test_each_pod_is_decided_by_its_own_profile():
 def test_the_queue_asks_the_profile_of_a_pod():
     both = frameworks(TWO)
     cache = cluster(make_node("n"))
-    rules = rules_of(both, lambda: cache.snapshot(0.0))
+    hooks = queue_hooks(both, lambda: cache.snapshot(0.0))
     a, b = (make_pod("p", uid="1", scheduler=name) for name in "ab")
-    assert rules.class_key(a) != rules.class_key(b)
-    assert rules.sort_key(a, 1.0) == rules.sort_key(b, 1.0)
+    assert hooks.class_key(a) != hooks.class_key(b)
+    assert hooks.sort_key(a, 1.0) == hooks.sort_key(b, 1.0)
 
     def woken_by(pod, node):
-        hints = [one.hint for one in rules.hints["NodeAffinity"]]
+        hints = [one.hint for one in hooks.hints["NodeAffinity"]]
         return QueueingHint.QUEUE in [one(pod, None, node, cache.snapshot(0.0)) for one in hints]
 
     assert woken_by(a, make_node("n"))

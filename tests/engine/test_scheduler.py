@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cache.beside import QUEUE, TIMES
+from engine.cache.otherpods import QUEUE, TIMES
 from engine.clock import ManualClock
 from engine.framework.edge import BindOutcome, Edge
 from engine.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource

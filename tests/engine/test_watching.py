@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from engine.app import signal_spec
-from engine.cache.beside import FINISHED, HEARTBEATS, NOMINATED, PREVIOUS, QUEUE, TIMES
+from engine.cache.otherpods import FINISHED, HEARTBEATS, NOMINATED, PREVIOUS, QUEUE, TIMES
 from engine.cli import main as berth_main
 from engine.clock import ManualClock, SystemClock
 from engine.framework.snapshot import QueueTimes
@@ -359,16 +359,16 @@ def test_pods_that_finished_are_on_their_node_for_an_hour():
     cache.set_finished(finished("early"), 100.0)
     cache.add_node(make_node("n1"))
     cache.set_finished(finished("late"), 3000.0)
-    pods = cache.beside.pods("finished")
+    pods = cache.other_pods.pods("finished")
     assert pods.node.tolist() == [0, 0]
     generation = cache.generation
     cache.expire(3701.0)
-    assert [cache.beside.pods("finished").pod(0).name] == ["late"]
+    assert [cache.other_pods.pods("finished").pod(0).name] == ["late"]
     assert cache.changes_since(generation)[0].tolist() == [0]
     cache.remove_node("n1")
-    assert cache.beside.pods("finished").node.tolist() == [-1]
+    assert cache.other_pods.pods("finished").node.tolist() == [-1]
     cache.attend(frozenset())
-    assert cache.beside.pods("finished").size == 0
+    assert cache.other_pods.pods("finished").size == 0
 
 
 def test_a_pod_of_the_queue_that_has_its_node_is_in_no_queue():
@@ -377,18 +377,18 @@ def test_a_pod_of_the_queue_that_has_its_node_is_in_no_queue():
     cache.attend(frozenset({QUEUE}))
     for name in ("a", "b"):
         cache.set_queued(make_pod(name), QueueTimes(1.0, None, 0))
-    cache.beside.take_touched()
+    cache.other_pods.take_touched()
     pod = make_pod("a")
     cache.assume(pod, "n1")
-    assert sorted(cache.beside.pods("queue").node.tolist()) == [-1, 0]
-    assert cache.beside.take_touched() == {pod.uid}
+    assert sorted(cache.other_pods.pods("queue").node.tolist()) == [-1, 0]
+    assert cache.other_pods.take_touched() == {pod.uid}
     cache.forget(pod.uid)
-    assert cache.beside.pods("queue").node.tolist() == [0, 0]
+    assert cache.other_pods.pods("queue").node.tolist() == [0, 0]
     cache.set_queued(make_pod("a"), QueueTimes(2.0, 1.0, 3))
-    assert cache.beside.times(pod.uid).attempts == 3
+    assert cache.other_pods.times(pod.uid).attempts == 3
     cache.remove_queued(pod.uid)
-    assert cache.beside.row(QUEUE, pod.uid) == -1
-    assert cache.beside.pods("queue").size == 1
+    assert cache.other_pods.row(QUEUE, pod.uid) == -1
+    assert cache.other_pods.pods("queue").size == 1
 
 
 def test_a_predecessor_is_the_pod_of_the_name_or_the_last_of_the_workload():
@@ -403,7 +403,7 @@ def test_a_predecessor_is_the_pod_of_the_name_or_the_last_of_the_workload():
 
     cache.add_pod(member("db-0", "u0"), "n1")
     cache.remove_pod("u0")
-    assert cache.beside.previous_node(member("db-0", "new")) is None, "nobody asked for it yet"
+    assert cache.other_pods.previous_node(member("db-0", "new")) is None, "nobody asked for it yet"
     cache.attend(frozenset({PREVIOUS}))
     cache.add_pod(member("db-0", "u1"), "n1")
     cache.add_pod(member("db-1", "u2"), "n2")
@@ -411,8 +411,8 @@ def test_a_predecessor_is_the_pod_of_the_name_or_the_last_of_the_workload():
     for uid in ("u1", "u2"):
         cache.remove_pod(uid)
     cache.forget("u3")
-    assert cache.beside.previous_node(member("db-0", "new")) == "n1"
-    assert cache.beside.previous_node(member("db-7", "new")) == "n2"
+    assert cache.other_pods.previous_node(member("db-0", "new")) == "n1"
+    assert cache.other_pods.previous_node(member("db-7", "new")) == "n2"
 
 
 # ---- in a running scheduler ----------------------------------------------------------------------
@@ -428,15 +428,15 @@ def test_what_nobody_reads_any_more_is_not_watched():
                 await berth.until(lambda: berth.bundles)
                 cache = berth.app.cache
                 assert cache.store("DeploymentScale").objects
-                assert cache.beside.pods("finished").size == 1
-                [done] = [one.pod.metadata for one in [cache.beside.pods("finished").pod(0)]]
+                assert cache.other_pods.pods("finished").size == 1
+                [done] = [one.pod.metadata for one in [cache.other_pods.pods("finished").pod(0)]]
                 cluster.delete("pods", done.name, namespace=done.namespace)
-                await berth.until(lambda: cache.beside.pods("finished").size == 0)
+                await berth.until(lambda: cache.other_pods.pods("finished").size == 0)
                 berth.rules({"r.policy": "score: 100*node.cpu.free/node.cpu.allocatable\n"})
                 await berth.until(lambda: len(berth.bundles) == 2)
                 assert not cache.store("DeploymentScale").objects
-                assert not cache.beside.attends
-                assert cache.beside.pods("finished").size == 0
+                assert not cache.other_pods.attends
+                assert cache.other_pods.pods("finished").size == 0
 
     run(main)
 

@@ -12,7 +12,7 @@ from engine.framework.status import Status
 from engine.kube.decoding import Decoders
 from engine.kube.sharing import PodSharing
 from engine.objects import Pod, object_key
-from engine.queue import Rules, SchedulingQueue
+from engine.queue import QueueHooks, SchedulingQueue
 from tests.bench.measure import resident_mib
 from tests.builders import Cache, make_node
 
@@ -60,7 +60,7 @@ def main(counts: list[int]) -> None:
     cache = Cache()
     queue = SchedulingQueue(
         clock=ManualClock(),
-        rules=Rules(lambda pod, at: (at,), lambda pod: Status.SUCCESS, {}),
+        hooks=QueueHooks(lambda pod, at: (at,), lambda pod: Status.SUCCESS, {}),
         snapshot=lambda: cache.snapshot(0.0),
     )
     handlers = EventHandlers(

@@ -27,8 +27,8 @@ from engine.framework.events import (
 )
 from engine.framework.status import Status, unresolvable
 from engine.pods.podinfo import PodInfo
+from engine.queue.hooks import QueueHooks
 from engine.queue.queued import QueuedPod, SubQueue
-from engine.queue.rules import Rules
 from engine.queue.scheduling_queue import SchedulingQueue
 from tests.effort import examples
 from tests.engine.queue.builders import nothing, waiting
@@ -99,7 +99,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.model: dict[str, Model] = {}
         self.named = 0
         self.queue = SchedulingQueue(
-            clock=self.clock, rules=Rules(self.by_priority, self.gate, self.hints), snapshot=nothing
+            clock=self.clock,
+            hooks=QueueHooks(self.by_priority, self.gate, self.hints),
+            snapshot=nothing,
         )
 
     # ---- the rules in force
@@ -336,11 +338,11 @@ class QueueMachine(RuleBasedStateMachine):
         dropped=st.sampled_from(["", "B", "C"]),
         descending=st.booleans(),
     )
-    def set_rules(self, changed: frozenset[str] | None, dropped: str, descending: bool) -> None:
+    def set_hooks(self, changed: frozenset[str] | None, dropped: str, descending: bool) -> None:
         self.descending = descending
         self.hints = {name: hints for name, hints in HINTS.items() if name != dropped}
         by = self.by_name if descending else self.by_priority
-        self.queue.set_rules(Rules(by, self.gate, self.hints), changed)
+        self.queue.set_hooks(QueueHooks(by, self.gate, self.hints), changed)
         self.rules += 1
         for m in self.waiting_in("gated"):
             self.enter(m)

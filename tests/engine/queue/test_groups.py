@@ -21,7 +21,7 @@ from engine.framework.events import (
 )
 from engine.framework.status import Status, unresolvable
 from engine.pods.podinfo import PodInfo
-from engine.queue import QueuedPod, Rules, SchedulingQueue, SubQueue, scheduling_queue
+from engine.queue import QueuedPod, QueueHooks, SchedulingQueue, SubQueue, scheduling_queue
 from tests.effort import examples
 from tests.engine.queue.builders import nothing, waiting
 
@@ -45,8 +45,8 @@ class Bench:
             "Fit": (ClusterEventWithHint(ROOM, self.hint),),
             "Taint": (ClusterEventWithHint(OTHER),),
         }
-        self.rules = Rules(self.order, self.gate, hints, class_key=self.class_key)
-        self.queue = SchedulingQueue(clock=self.clock, rules=self.rules, snapshot=nothing)
+        self.hooks = QueueHooks(self.order, self.gate, hints, class_key=self.class_key)
+        self.queue = SchedulingQueue(clock=self.clock, hooks=self.hooks, snapshot=nothing)
 
     def order(self, pod: PodInfo, queued_at: float) -> tuple[float, ...]:
         return (-pod.priority, queued_at)
@@ -113,7 +113,7 @@ def test_one_that_ends_otherwise_says_nothing_of_the_others(end: str) -> None:
         bench.queue.delete("x0")
     elif end == "held":
         bench.held = {"x0", "x1"}
-        bench.queue.set_rules(bench.rules, frozenset())
+        bench.queue.set_hooks(bench.hooks, frozenset())
     else:
         first = bench.pop()
         if end == "error":
@@ -349,7 +349,7 @@ class Sleepers(RuleBasedStateMachine):
 
     @rule(changed=st.sampled_from([None, FIT, TAINT]))
     def new_rules(self, changed: frozenset[str] | None) -> None:
-        self.bench.queue.set_rules(self.bench.rules, changed)
+        self.bench.queue.set_hooks(self.bench.hooks, changed)
 
     def teardown(self) -> None:
         queue = self.bench.queue

@@ -17,7 +17,7 @@ from engine.framework.events import (
 )
 from engine.framework.status import Status, unresolvable
 from engine.pods.podinfo import PodInfo
-from engine.queue import QueuedPod, Rules, SchedulingQueue, SubQueue
+from engine.queue import QueuedPod, QueueHooks, SchedulingQueue, SubQueue
 from tests.engine.queue.builders import nothing, waiting
 
 NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
@@ -50,7 +50,9 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def queue(clock: ManualClock) -> SchedulingQueue:
-    return SchedulingQueue(clock=clock, rules=Rules(by_priority, gate, HINTS), snapshot=nothing)
+    return SchedulingQueue(
+        clock=clock, hooks=QueueHooks(by_priority, gate, HINTS), snapshot=nothing
+    )
 
 
 def pop(queue: SchedulingQueue) -> QueuedPod:
@@ -114,7 +116,7 @@ def test_a_pending_plugins_word_counts_more_than_another_plugins() -> None:
         queue = SchedulingQueue(
             clock=ManualClock(),
             snapshot=nothing,
-            rules=Rules(by_priority, gate, dict.fromkeys(order, (both,))),
+            hooks=QueueHooks(by_priority, gate, dict.fromkeys(order, (both,))),
         )
         queue.add(waiting("p"))
         queued = pop(queue)
@@ -236,17 +238,17 @@ def test_a_gated_pod_waits_for_its_gate(queue: SchedulingQueue) -> None:
 
 def test_new_rules_wake_whom_the_old_ones_rejected(queue: SchedulingQueue) -> None:
     fit, taint = fail(queue, waiting("fit"), FIT), fail(queue, waiting("taint"), TAINT)
-    queue.set_rules(Rules(by_priority, gate, HINTS), frozenset({"Fit"}))
+    queue.set_hooks(QueueHooks(by_priority, gate, HINTS), frozenset({"Fit"}))
     assert (fit.where, taint.where) == (SubQueue.BACKOFF, SubQueue.UNSCHEDULABLE)
     without = {plugin: hints for plugin, hints in HINTS.items() if plugin != "Taint"}
-    queue.set_rules(Rules(by_priority, gate, without), frozenset())
+    queue.set_hooks(QueueHooks(by_priority, gate, without), frozenset())
     assert taint.where is SubQueue.BACKOFF
 
 
 def test_new_rules_reach_pods_in_flight(queue: SchedulingQueue) -> None:
     queue.add(waiting("p"))
     queued = pop(queue)
-    queue.set_rules(Rules(by_priority, gate, HINTS), frozenset({"Fit"}))
+    queue.set_hooks(QueueHooks(by_priority, gate, HINTS), frozenset({"Fit"}))
     queue.requeue_rejected(queued, FIT)
     assert queued.where is SubQueue.BACKOFF
     queued = pop(queue)
@@ -264,7 +266,7 @@ def test_new_rules_order_and_gate_what_is_active(queue: SchedulingQueue) -> None
     def no_c(pod: PodInfo) -> Status:
         return unresolvable("no c").by("Gates") if pod.name == "c" else Status.SUCCESS
 
-    queue.set_rules(Rules(by_name, no_c, HINTS), None)
+    queue.set_hooks(QueueHooks(by_name, no_c, HINTS), None)
     assert [pop(queue).pod.name for _ in range(2)] == ["b", "a"]
     assert queue.counts()[SubQueue.GATED] == 1
 
@@ -289,7 +291,7 @@ def test_a_hint_that_raises_queues_and_is_counted() -> None:
     queue = SchedulingQueue(
         clock=ManualClock(),
         snapshot=nothing,
-        rules=Rules(by_priority, gate, {"Fit": (ClusterEventWithHint(NODE_ADD, faulty),)}),
+        hooks=QueueHooks(by_priority, gate, {"Fit": (ClusterEventWithHint(NODE_ADD, faulty),)}),
     )
     queued = fail(queue, waiting("p"), FIT)
     queue.move(NODE_ADD)
@@ -304,7 +306,7 @@ def test_a_new_order_holds_for_pods_that_back_off_from_errors_too(
     queue.add(waiting("b"))
     first, second = pop(queue), pop(queue)
     queue.requeue_error(first)
-    queue.set_rules(Rules(lambda pod, _queued_at: (pod.name,), gate, HINTS), frozenset())
+    queue.set_hooks(QueueHooks(lambda pod, _queued_at: (pod.name,), gate, HINTS), frozenset())
     queue.requeue_error(second)  # keys of both orders in one heap could not be compared
     clock.advance(10)
     queue.flush()
@@ -317,7 +319,7 @@ def test_words_that_change_all_the_time_are_told_now_and_then(clock: ManualClock
     queue = SchedulingQueue(
         clock=clock,
         snapshot=nothing,
-        rules=Rules(by_priority, lambda pod: unresolvable(next(words)).by("Gates"), HINTS),
+        hooks=QueueHooks(by_priority, lambda pod: unresolvable(next(words)).by("Gates"), HINTS),
     )
     queue.on_gated = lambda queued: told.append(queued.gating_reasons[0])
     queue.add(waiting("p"))
@@ -338,7 +340,7 @@ class Turns:
     def __init__(self, queue: SchedulingQueue) -> None:
         self.at: dict[str, float] = {}
         self.asked: list[tuple[str, frozenset[str]]] = []
-        queue.set_rules(Rules(by_priority, gate, HINTS, self), frozenset())
+        queue.set_hooks(QueueHooks(by_priority, gate, HINTS, self), frozenset())
 
     def __call__(self, pod: PodInfo, plugins: frozenset[str]) -> float:
         self.asked.append((pod.name, plugins))
@@ -441,8 +443,8 @@ def test_gates_that_look_at_more_than_the_pod_are_asked_again_for_each_that_is_p
     def one_at_a_time(pod: PodInfo) -> Status:
         return unresolvable("one is there").by("Gates") if started else Status.SUCCESS
 
-    rules = Rules(by_priority, one_at_a_time, HINTS, gates_move=moves)
-    queue = SchedulingQueue(clock=clock, rules=rules, snapshot=nothing)
+    hooks = QueueHooks(by_priority, one_at_a_time, HINTS, gates_move=moves)
+    queue = SchedulingQueue(clock=clock, hooks=hooks, snapshot=nothing)
     started.append("before")
     for name in "abc":
         queue.add(waiting(name))

@@ -1,4 +1,4 @@
-"""Rules that raise: one pod waits or sorts last and somebody is told; nothing else stops."""
+"""Hooks that raise: one pod waits or sorts last and somebody is told; nothing else stops."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 from engine.clock import ManualClock
 from engine.framework.status import Status
 from engine.pods.podinfo import PodInfo
-from engine.queue import Rules, SchedulingQueue, SubQueue
+from engine.queue import QueueHooks, SchedulingQueue, SubQueue
 from tests.engine.queue.builders import nothing, waiting
 
 
 class Told:
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, hooks: QueueHooks) -> None:
         self.clock = ManualClock()
-        self.queue = SchedulingQueue(clock=self.clock, rules=rules, snapshot=nothing)
+        self.queue = SchedulingQueue(clock=self.clock, hooks=hooks, snapshot=nothing)
         self.faults: list[tuple[str, str]] = []
         self.queue.on_fault = lambda pod, fault: self.faults.append((pod.name, repr(fault)))
 
@@ -35,7 +35,7 @@ def test_a_gate_that_raises_holds_its_pod_alone() -> None:
             raise KeyError("boom")
         return Status.SUCCESS
 
-    told = Told(Rules(lambda pod, at: (at,), gate, {}))
+    told = Told(QueueHooks(lambda pod, at: (at,), gate, {}))
     held = []
     told.queue.on_gated = lambda queued: held.append((queued.pod.name, queued.gating_reasons))
     for name in ("odd", "even"):
@@ -53,7 +53,7 @@ def test_a_sort_key_that_is_none_sorts_last(odd: Any) -> None:
             raise ValueError(pod.name)
         return odd if pod.name.startswith("odd") else (-pod.priority,)
 
-    told = Told(Rules(key, admit, {}))
+    told = Told(QueueHooks(key, admit, {}))
     for name, priority in (("odd1", 9), ("low", 0), ("odd2", 9), ("high", 5)):
         told.clock.advance(1)
         told.queue.add(waiting(name, priority=priority))
@@ -64,7 +64,7 @@ def test_a_sort_key_that_is_none_sorts_last(odd: Any) -> None:
 
 def test_keys_of_any_numbers_and_texts_compare() -> None:
     keys = [(1, "a"), ("x",), (0.5, 3), (np.int64(7),), ((1, 2), "b"), (), (True, (False, "z"))]
-    told = Told(Rules(lambda pod, _at: keys[int(pod.name)], admit, {}))
+    told = Told(QueueHooks(lambda pod, _at: keys[int(pod.name)], admit, {}))
     for name in range(len(keys)):
         told.queue.add(waiting(str(name)))
     assert told.popped() == ["5", "2", "0", "6", "3", "1", "4"]
@@ -75,7 +75,7 @@ def test_a_turn_that_cannot_be_told_is_none() -> None:
     def turns(_pod: PodInfo, _plugins: frozenset[str]) -> float:
         raise RuntimeError("no time")
 
-    told = Told(Rules(lambda pod, at: (at,), admit, {"A": ()}, turns))
+    told = Told(QueueHooks(lambda pod, at: (at,), admit, {"A": ()}, turns))
     told.queue.add(waiting("p"))
     told.queue.requeue_rejected(told.queue.pop(), frozenset({"A"}))
     assert told.queue.get("p").where is SubQueue.UNSCHEDULABLE

@@ -1,6 +1,6 @@
-"""What the queue asks: how pods are ordered, who may come in, and what may change an answer.
+"""What the queue calls: how pods are ordered, who may come in, and what may change an answer.
 
-A rule that raises is told of, and harms no other pod than its own.
+A hook that raises is reported, and harms no pod but the one that it was called for.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def _never(_pod: PodInfo, _plugins: frozenset[str]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """The rules in force.
+class QueueHooks:
+    """Functions of the profiles in force.
 
     Attributes:
         sort_key: of a pod and when it was queued (seconds since the epoch); smaller comes first.
@@ -60,35 +60,35 @@ class Rules:
 
     @property
     def ordered_by(self) -> object:
-        """Keys of rules with equal ones compare with each other."""
+        """Sort keys of hooks for which this is equal compare with each other."""
         return self.sort_key if self.order is None else self.order
 
 
-class Asked:
-    """Rules as the queue asks them: none raises. `own` are the rules themselves."""
+class GuardedHooks:
+    """`QueueHooks` that never raise; `own` are the hooks themselves."""
 
-    def __init__(self, rules: Rules, on_fault: OnFault) -> None:
-        self.own = rules
+    def __init__(self, hooks: QueueHooks, on_fault: OnFault) -> None:
+        self.own = hooks
         self._on_fault = on_fault
 
     @property
     def kin(self) -> Callable[[PodInfo], Collection[Hashable]] | None:
-        """As `Rules.kin`; a pod whose keys cannot be told belongs to no other."""
-        # Not kept: in a circle, rules and all that their classes hold would outlast their time.
+        """As `QueueHooks.kin`; a pod whose keys cannot be told belongs to no other."""
+        # Not kept: in a reference cycle the hooks, and the memo behind them, would live on.
         return None if self.own.kin is None else self._kin
 
     def gate(self, pod: PodInfo) -> Status:
         """A gate that raises holds the pod; its words are the reason."""
         try:
             return self.own.pre_enqueue(pod)
-        except Exception as fault:  # noqa: BLE001 - told, and one pod's rule may not stop all
+        except Exception as fault:  # noqa: BLE001 - reported; one pod may not stop all
             self._on_fault(pod, fault)
             told = getattr(fault, "status", None)  # a fault of the framework names its plugin
             words = f"{type(fault).__name__}: {fault}"
             return told if isinstance(told, Status) else Status(Code.ERROR, (words,), "PreEnqueue")
 
     def sort_key(self, pod: PodInfo, queued_at: float) -> SortKey:
-        """Comparable with all others; a rule that raises, or gives no order, sorts last."""
+        """Comparable with all others; where the hook raises or gives no order, the pod sorts last."""
         try:
             return 0, comparable(self.own.sort_key(pod, queued_at))
         except Exception as fault:  # noqa: BLE001 - as above
@@ -106,7 +106,7 @@ class Asked:
         return key
 
     def turns_at(self, pod: PodInfo, plugins: frozenset[str]) -> float:
-        """As `Rules.turns_at`; a rule that raises does not turn."""
+        """As `QueueHooks.turns_at`; one that raises does not turn."""
         return self._or(math.inf, pod, self.own.turns_at, pod, plugins)
 
     def _kin(self, pod: PodInfo) -> Collection[Hashable]:

@@ -1,7 +1,7 @@
-"""What stands beside nodes and the pods on them: pods that wait, are promised, or have finished.
+"""Pods other than those on nodes: in the queue, nominated, finished or gone.
 
-Kept only where somebody attends to it, so that it costs nothing where nobody reads it. What is read
-of a node this way is in no column of it: a change is told as one of the node's row.
+Kept only while a policy reads them (`attend`), so they cost nothing otherwise. What is read of a
+node this way is in no column of the node: a change is reported as a change of the node's row.
 
     queue      waiting or being tried, and on no node             set_queued, remove_queued
                (`times`: others want to know how often and since when)
@@ -84,10 +84,10 @@ class _Table:
             self.pods.move(row, nodes.row(self.nodes[uid]))
 
 
-class Beside:
-    """What stands beside nodes and the pods on them, as far as anybody attends to it.
+class OtherPods:
+    """Pods other than those on nodes, as far as anybody attends to them; see the module.
 
-    This is what readers may ask; `BesideTable` has what writes.
+    For readers; `OtherPodsTable` writes.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class Beside:
         return self._promised[1]
 
 
-class BesideTable(Beside):
+class OtherPodsTable(OtherPods):
     """The same with what writes; `Cache` alone has it."""
 
     def attend(self, to: frozenset[str]) -> None:
