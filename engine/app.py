@@ -19,25 +19,25 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from dsl.plan import MetricSpec
-from engine.advising import advice_of, calls_of
-from engine.basis import Rulers, queue_hooks
+from engine.basis import AnyFramework, queue_hooks
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.collector import collecting, keep_sweeping, sweep
-from engine.comparing import Comparer
+from engine.comparer import Comparer
 from engine.config import Settings
+from engine.endpoints import Endpoints, served
 from engine.eventhandlers import EventHandlers, as_far_as_legible
 from engine.explain.scores import noted
 from engine.extenders.asking import Extenders
 from engine.extenders.edge import NODES as WHOLE_NODES
 from engine.extenders.edge import ExtenderBinder, WholeObjects
+from engine.extenderserver import advice_of, calls_of
 from engine.framework.decision import Placed
 from engine.framework.edge import Binder, Edge
 from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import NAME as EXTENDER
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
-from engine.front import Front, served
 from engine.inforce import Ears, InForce
 from engine.kube import resources
 from engine.kube.election import Elector
@@ -70,9 +70,9 @@ from engine.signals.store import SignalStore
 from engine.simulate.journal import Recorder
 from engine.tasks import tasks, unless
 from engine.telemetry import ATTEMPTS, RULE_REJECTIONS, SHADOW_OUTCOMES, Count, Telemetry
-from engine.watching import Watching
-from engine.watching.objects import OBJECT
-from engine.watching.watching import Start
+from engine.watches import Watcher
+from engine.watches.objects import OBJECT
+from engine.watches.watcher import Start
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ class App:
         self._plain = plain
         self.shadow = Shadow(
             worlds=self._worlds,
-            rulers=lambda: self.frameworks,
+            frameworks=lambda: self.frameworks,
             clock=clock,
             telemetry=self.telemetry,
             tell=self._tell_shadow,
@@ -149,7 +149,7 @@ class App:
         self.records = Records(lambda: self.frameworks, clock)
         names = {one.scheduler_name for one in self._profiles}
         self.comparer = Comparer(self.cache, self.queue, names)
-        self._front = Front(
+        self._endpoints = Endpoints(
             self.settings,
             clock,
             self.telemetry,
@@ -160,14 +160,14 @@ class App:
             self.shadow,
         )
         if options.advises:
-            self._front.calls = calls_of(
+            self._endpoints.calls = calls_of(
                 lambda: advice_of(self.frameworks, self.bundle, self._worlds), self.snapshot
             )
         self.scheduler: Scheduler | None = None
         self.bundle: Bundle | None = None
         self._in_force: InForce | None = None
         self._keeper: Keeper | None = None
-        self._watching: Watching | None = None
+        self._watcher: Watcher | None = None
         self._pods: tuple[Reflector[Pod], PodSharing]
         self._report_again: Callable[[], None] = lambda: None
 
@@ -181,7 +181,7 @@ class App:
             CertificateError, ListenError: it cannot be served.
         """
         host = socket.gethostname()
-        async with served(self._options.serving, self._front, stop, host=host):
+        async with served(self._options.serving, self._endpoints, stop, host=host):
             kubeconfig = self._options.kubeconfig or self.settings.kubeconfig
             session = await connect(kubeconfig, self._clock, stop)
             if session is not None:
@@ -193,7 +193,7 @@ class App:
             wiring = Wiring(self._clock, self.telemetry, Random())
             identity = f"{host}_{UUID(int=wiring.random.getrandbits(128), version=4)}"
             elector = Elector(session, self.settings.election, identity, wiring)
-            self._front.joined(session, elector)
+            self._endpoints.joined(session, elector)
             gate = elector.gate
             statuses = KubePodStatusWriter(gate, wiring)
             events = KubeEventSink(gate, wiring, controller=self.settings.scheduler_name, host=host)
@@ -210,7 +210,7 @@ class App:
             reflectors = self._reflectors(session, wiring)
             if self._extenders.whole_nodes:
                 reflectors.append(Reflector(session, WHOLE_NODES, whole, wiring))
-            self._front.decides(self.scheduler, self._in_force, reflectors)
+            self._endpoints.decides(self.scheduler, self._in_force, reflectors)
             async with tasks() as group:
                 self._watch(session, wiring, group.create_task)
                 background = (
@@ -254,14 +254,14 @@ class App:
                     statuses.flush(_FLUSH_SECONDS), events.flush(_FLUSH_SECONDS, _EVENTS_SECONDS)
                 )
                 _cancel(running + keeping)
-                if self._watching is not None:
-                    self._watching.keep(Needs())
+                if self._watcher is not None:
+                    self._watcher.keep(Needs())
         finally:
             self._extenders.close()
             await session.close()
 
     @property
-    def frameworks(self) -> Rulers | None:
+    def frameworks(self) -> AnyFramework | None:
         """The rules in force, None before the first."""
         return None if self.scheduler is None else self.scheduler.framework
 
@@ -324,9 +324,9 @@ class App:
         return scheduler
 
     def _note_why(self, placed: Placed) -> None:
-        rulers = self.frameworks
-        if rulers is not None:
-            noted(placed, rulers.of(placed.decision.pod))
+        frameworks = self.frameworks
+        if frameworks is not None:
+            noted(placed, frameworks.of(placed.decision.pod))
 
     def _policies(self, scheduler: Scheduler) -> InForce:
         def load(*, tried_again: bool = False) -> Load:
@@ -373,7 +373,7 @@ class App:
         assert self.scheduler is not None
         if self._in_force is None:
             return
-        self._watching = Watching(
+        self._watcher = Watcher(
             session,
             wiring,
             self.cache,
@@ -384,7 +384,7 @@ class App:
             start,
             *self._pods,
         )
-        self.scheduler.add_background(self._watching)
+        self.scheduler.add_background(self._watcher)
 
     def _read_of_pods(self) -> frozenset[str]:
         """What of pods on nodes is read whatever policies read: others' plugins may read all."""
@@ -441,8 +441,8 @@ class App:
             sweep()  # what compiling needs stays, too: no edit is held up by a look at all of it
         self.bundle = bundle
         self.signals.set_specs([signal_spec(spec) for spec in bundle.metrics])
-        if self._watching is not None:
-            self._watching.keep(bundle.needs)
+        if self._watcher is not None:
+            self._watcher.keep(bundle.needs)
         if self._recorder is not None:
             self._recorder.rules(bundle.hash, bundle.files, self._recorded_settings())
         self.scheduler.use(self.frameworks_of(bundle), changed)
@@ -458,7 +458,7 @@ class App:
             )
 
     def _missing(self, bundle: Bundle, asker: str) -> tuple[str, ...]:
-        return () if self._watching is None else self._watching.want(bundle.needs, asker)
+        return () if self._watcher is None else self._watcher.want(bundle.needs, asker)
 
     def snapshot(self) -> Snapshot:
         """The cluster as of now."""

@@ -23,7 +23,7 @@ class SignalSource(Protocol):
         ...
 
 
-Rulers = Framework | Frameworks
+AnyFramework = Framework | Frameworks
 """What decides: one framework for all pods, or one for the pods of each profile."""
 
 
@@ -31,7 +31,7 @@ Rulers = Framework | Frameworks
 class Basis:
     """See the module. The rules may be replaced between two cycles."""
 
-    framework: Rulers | None
+    framework: AnyFramework | None
     """None until the first rules are in force; nothing is scheduled before."""
     cache: Cache
     signals: SignalSource
@@ -48,7 +48,7 @@ class Basis:
         return self.cache.snapshot(now, self.signals.view(self.cache, now))
 
 
-def queue_hooks(framework: Rulers, newest: Callable[[], Snapshot]) -> QueueHooks:
+def queue_hooks(framework: AnyFramework, newest: Callable[[], Snapshot]) -> QueueHooks:
     """What the queue asks of the profiles, always about the newest snapshot."""
     return QueueHooks(
         lambda pod, queued_at: framework.sort_key(pod, queued_at, newest()),
@@ -62,7 +62,7 @@ def queue_hooks(framework: Rulers, newest: Callable[[], Snapshot]) -> QueueHooks
     )
 
 
-def _alike(framework: Rulers, pod: PodInfo, snapshot: Snapshot) -> Hashable:
+def _alike(framework: AnyFramework, pod: PodInfo, snapshot: Snapshot) -> Hashable:
     """Pods of which one can be tried for all; None: nobody can be for this one.
 
     Keys that move are not those by which pods were rejected some time ago. Whom a pod may evict is

@@ -15,6 +15,7 @@ from engine.basis import Basis
 from engine.choice import Chosen
 from engine.display import plain
 from engine.executor import Changes, Executor
+from engine.failures import Failures
 from engine.framework.acting import Acts
 from engine.framework.decision import Decision
 from engine.framework.edge import BindOutcome, Edge
@@ -24,7 +25,6 @@ from engine.measures import Measures, Result
 from engine.notices import log
 from engine.objects import Pod
 from engine.queue import QueuedPod, SchedulingQueue
-from engine.setbacks import Setbacks
 
 _RESOLVE_FIRST: Final = 0.2
 _RESOLVE_MOST: Final = 5.0
@@ -43,7 +43,7 @@ class Bindings:
     edge: Edge
     measures: Measures
     in_flight: InFlight
-    setbacks: Setbacks
+    failures: Failures
 
     def __post_init__(self) -> None:
         self._cache = self.basis.cache
@@ -67,7 +67,7 @@ class Bindings:
         if acts.annotations or acts.labels:
             self._cache.carry(marked(pod.pod, acts.annotations, acts.labels))
         if chosen.pre_bind:
-            self.setbacks.notices.expects(pod, chosen.node)
+            self.failures.notices.expects(pod, chosen.node)
             chosen.executor = chosen.executor or self.executor()
             self._preparing[pod.uid] = chosen.executor
             self.in_flight.beside(self._prepare(chosen, chosen.executor))
@@ -104,10 +104,10 @@ class Bindings:
         if status.ok:
             self._start_binding(chosen)
         elif self.in_flight.stopping:
-            self.setbacks.forget(pod, chosen.node)  # whoever reads the server next tries it again
+            self.failures.forget(pod, chosen.node)  # whoever reads the server next tries it again
         else:
             self._tell(Bind(pod, chosen.node), BindOutcome.REFUSED, " ".join(status.reasons))
-            self.setbacks.taken_back(chosen.queued, status, chosen.node)
+            self.failures.refused(chosen.queued, status, chosen.node)
 
     def _tell(self, effect: Bind, outcome: BindOutcome, why: str) -> None:
         for observer in self.observers:
@@ -143,19 +143,19 @@ class Bindings:
             case BindOutcome.TAKEN | BindOutcome.GONE:
                 await chosen.take_back()
                 self.queue.done(pod.uid)
-                self.setbacks.forget(pod, node)
+                self.failures.forget(pod, node)
                 log.info('Dropped pod="%s" reason="%s"', pod.key, why)
             case BindOutcome.REFUSED | BindOutcome.PUT_OFF if self.in_flight.stopping:
                 await chosen.take_back()
-                self.setbacks.forget(pod, node)  # whoever reads the server next tries it again
+                self.failures.forget(pod, node)  # whoever reads the server next tries it again
             case BindOutcome.REFUSED | BindOutcome.PUT_OFF:
                 await chosen.take_back()
                 if outcome is BindOutcome.PUT_OFF:
                     self.measures.put_off()
                 # Who may not write Events either is told here.
                 log.warning('Binding rejected pod="%s" node="%s" reason="%s"', pod.key, node, why)
-                self.setbacks.error(queued, f"binding rejected: {why}")
-                self.setbacks.forget(pod, node)
+                self.failures.error(queued, f"binding rejected: {why}")
+                self.failures.forget(pod, node)
             case BindOutcome.UNKNOWN:
                 log.warning('Left with its binding unknown pod="%s" reason="%s"', pod.key, why)
             case _:

@@ -3,7 +3,7 @@
     choose ─┬─ a node ─▶ assume, reserve ─▶ hold, where somebody says wait ─▶ act ─▶ bind
             └─ none ───▶ refuse, and maybe evict others
 
-Waiting is `waiting`, the binding `binding`, the way back `setbacks`, victims `evictions`.
+Waiting in permit is `waitingpods`, requeuing `failures`, preemption `evictions`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from engine.choice import Chosen, Refused
 from engine.cycle import conclude, decide
 from engine.eventhandlers import POD_ASSIGNED
 from engine.evictions import Evictions
+from engine.failures import Failures
 from engine.framework.acting import Acted, Point
 from engine.framework.decision import Decision, Placed, PostFilterResult, Rejections
 from engine.framework.interface import Permitted
@@ -29,8 +30,7 @@ from engine.measures import Measures
 from engine.notices import Notices
 from engine.pods.podinfo import PodInfo
 from engine.queue import NO_PLUGINS, QueuedPod, SchedulingQueue
-from engine.setbacks import Setbacks
-from engine.waiting import Held, Permits
+from engine.waitingpods import WaitingPod, WaitingPods
 
 Observer = Callable[[Placed], None]
 ActsObserver = Callable[[Acted], None]
@@ -45,7 +45,7 @@ class Placement:
     queue: SchedulingQueue
     measures: Measures
     notices: Notices
-    setbacks: Setbacks
+    failures: Failures
     evictions: Evictions
     bindings: Bindings
 
@@ -57,7 +57,9 @@ class Placement:
         """Told of what plugins say of pods on their nodes."""
         self.slices_observers: list[SlicesObserver] = []
         """Told of every cycle that decides nothing yet, and which one of its search it is."""
-        self.permits = Permits(self.basis, self.queue, self.acted, self._released, self._refused)
+        self.waiting_pods = WaitingPods(
+            self.basis, self.queue, self.acted, self._released, self._refused
+        )
         """The pods that wait for leave to be bound."""
 
     # ---- from a cycle to a node
@@ -134,8 +136,8 @@ class Placement:
         if decision.node is None:
             return Refused(queued, decision)
         self._cache.assume(pod, decision.node, now)
-        if len(self.permits):
-            self.permits.happened(POD_ASSIGNED)
+        if len(self.waiting_pods):
+            self.waiting_pods.happened(POD_ASSIGNED)
         chosen = Chosen(queued, decision, decision.node)
         if framework.acts(pod):
             chosen.there = there = self._cache.snapshot(now, snapshot.signals)
@@ -146,7 +148,7 @@ class Placement:
                 chosen.executor = self.bindings.executor()
                 status = chosen.executor.reserve(clearance.reserved)
             if not status.ok:
-                self.permits.tell(clearance)
+                self.waiting_pods.tell(clearance)
                 return Refused(queued, decision, status)
         else:
             chosen.free = True
@@ -168,7 +170,7 @@ class Placement:
         """
         chosen.undo()
         if tell_beside is not None:
-            self.setbacks.forget(chosen.queued.pod, chosen.node, tell_beside)
+            self.failures.forget(chosen.queued.pod, chosen.node, tell_beside)
         else:
             self._cache.forget(chosen.queued.pod.uid)
 
@@ -185,8 +187,8 @@ class Placement:
         by = {**chosen.clearance.held, **(also or {})}
         if by:
             chosen.there = None  # the cluster moves on while it waits
-            held = Held(chosen, by)
-            status = self.permits.hold(held)
+            held = WaitingPod(chosen, by)
+            status = self.waiting_pods.hold(held)
             if status.ok:
                 self.measures.held()
                 self.notices.waits(
@@ -196,22 +198,22 @@ class Placement:
                 )
             else:
                 chosen.undo()
-                self.setbacks.at_once(chosen.queued, status, chosen.node)
+                self.failures.refused_in_cycle(chosen.queued, status, chosen.node)
         elif chosen.there is not None or (
             not chosen.free and self.basis.framework_of(chosen.queued.pod).acts(chosen.queued.pod)
         ):
             self._may_go(chosen, chosen.there or self.basis.snapshot(), seen=False)
         else:
             self.bindings.begin(chosen)
-        self.permits.tell(chosen.clearance)
+        self.waiting_pods.tell(chosen.clearance)
 
-    def _released(self, held: Held) -> None:
+    def _released(self, held: WaitingPod) -> None:
         self.measures.waited(held.since, Code.SUCCESS.value)
         self._may_go(held.chosen, self.basis.snapshot(), seen=True)
 
-    def _refused(self, held: Held, status: Status) -> None:
+    def _refused(self, held: WaitingPod, status: Status) -> None:
         self.measures.waited(held.since, status.code.value)
-        self.setbacks.taken_back(held.chosen.queued, status, held.node)
+        self.failures.refused(held.chosen.queued, status, held.node)
 
     def _may_go(self, chosen: Chosen, snapshot: Snapshot, *, seen: bool) -> None:
         """Asks what is to be done with a pod that may be bound, and does it.
@@ -225,20 +227,20 @@ class Placement:
         self.acted(chosen.decision, Acted(Point.ACT, pod, chosen.node, snapshot, acts.words))
         if not acts.status.ok:
             chosen.undo()
-            back = self.setbacks.taken_back if seen else self.setbacks.at_once
+            back = self.failures.refused if seen else self.failures.refused_in_cycle
             back(chosen.queued, acts.status, chosen.node)
             return
         for note in acts.before:
             self.notices.events.emit(note)
         if acts.how.dry_run:
             chosen.undo()
-            self.setbacks.pretended(chosen.queued, acts.said_by, chosen.node, seen=seen)
+            self.failures.dry_run(chosen.queued, acts.said_by, chosen.node, seen=seen)
         else:
             self.bindings.begin(chosen)
 
     def stop(self, uid: str, why: str) -> bool:
         """Takes a pod back that is not being bound yet; False: it is on no way to a node."""
-        if self.permits.reject(uid, unschedulable(why)):
+        if self.waiting_pods.reject(uid, unschedulable(why)):
             return True
         return self.bindings.cancel(uid, why)
 
@@ -248,10 +250,10 @@ class Placement:
         """The pod is queued again, and its owner told."""
         queued, decision = refused.queued, refused.decision
         if refused.status is not None:
-            self.setbacks.at_once(queued, refused.status, decision.node or "")
+            self.failures.refused_in_cycle(queued, refused.status, decision.node or "")
             return
         if decision.error is not None:
-            self.setbacks.error(queued, decision.message)
+            self.failures.error(queued, decision.message)
             return
         fit_error, rescue = decision.fit_error, decision.rescue
         plugins = NO_PLUGINS if fit_error is None else fit_error.plugins
@@ -262,7 +264,7 @@ class Placement:
             self.evictions.evict(queued.pod, rescue)
         # What extenders say of a pod says nothing of another of its class.
         alone = decision.opinion is not None
-        self.setbacks.reject(
+        self.failures.reject(
             queued, decision.message, plugins, nominated, pending=pending, alone=alone
         )
         # Others of its class are not tried, and would name what may be mended by now.

@@ -80,10 +80,13 @@ class Records:
     """See the module. `placed` is an observer of decisions, `ended` of what became of bindings."""
 
     def __init__(
-        self, rulers: Callable[[], Framework | Frameworks | None], clock: Clock, most: int = MOST
+        self,
+        frameworks: Callable[[], Framework | Frameworks | None],
+        clock: Clock,
+        most: int = MOST,
     ) -> None:
-        """Keeps `most` records; `rulers` gives what has just decided."""
-        self._rulers = rulers
+        """Keeps `most` records; `frameworks` gives what has just decided."""
+        self._frameworks = frameworks
         self._clock = clock
         self._ring: deque[Record] = deque()
         self._most = most
@@ -113,12 +116,12 @@ class Records:
             record.outcome, record.outcome_why = outcome, why
 
     def _work_out(self, record: Record, placed: Placed) -> None:
-        rulers = self._rulers()
-        if rulers is None:
+        frameworks = self._frameworks()
+        if frameworks is None:
             return
         decision, snapshot = placed.decision, placed.snapshot
         started = self._clock.monotonic()
-        framework = rulers.of(decision.pod)
+        framework = frameworks.of(decision.pod)
         record.profile = framework.profile.scheduler_name
         try:
             found = ranking(decision.pod, snapshot, framework, BEST)

@@ -4,7 +4,7 @@ Deciding is synchronous and happens here in slices of a few milliseconds; writin
 one task a pod. Between the two a pod goes through these states:
 
     queue.pop ─▶ decide ─┬─ a node ─▶ assume ─▶ bind ─┬─ BOUND ─────────▶ done, the watch confirms
-                         │             └ wait for leave│                    (see `waiting`)
+                         │             └ wait for leave│                    (`waitingpods`)
                          │                            ├─ TAKEN or GONE ─▶ forget, done
                          │                            ├─ REFUSED ───────▶ forget, requeue: backoff
                          │                            └─ UNKNOWN ───────▶ stays assumed, is asked
@@ -14,7 +14,7 @@ one task a pod. Between the two a pod goes through these states:
                          └─ an error ▶ requeue: backoff; condition, Event
 
 Deciding and assuming are in `placement`, on what is in `basis`; the binding and its outcomes in
-`binding`; promises and victims in `evictions`; the way back into the queue in `setbacks`;
+`binding`; promises and victims in `evictions`; the way back into the queue in `failures`;
 conditions and Events of pods that wait in `notices`; the tasks in `inflight`; pods that go together
 in `gangs`.
 
@@ -26,11 +26,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, Protocol
 
-from engine.basis import Basis, Rulers, SignalSource, queue_hooks
+from engine.basis import AnyFramework, Basis, SignalSource, queue_hooks
 from engine.binding import Bindings, OutcomeObserver
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.evictions import Evictions
+from engine.failures import Failures
 from engine.framework.edge import Edge
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.searchprogress import SLICE_RUNS, SearchProgress, UnfinishedError
@@ -42,9 +43,8 @@ from engine.notices import Notices
 from engine.placement import ActsObserver, Observer, Placement
 from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod, SchedulingQueue, SubQueue
-from engine.setbacks import Setbacks
 from engine.telemetry import Telemetry
-from engine.warming import Warming
+from engine.warmup import Warmup
 
 if TYPE_CHECKING:
     from engine.extenders.asking import Extenders
@@ -79,7 +79,7 @@ class Scheduler:
         *,
         cache: Cache,
         queue: SchedulingQueue,
-        framework: Rulers | None,
+        framework: AnyFramework | None,
         edge: Edge,
         signals: SignalSource,
         clock: Clock,
@@ -98,31 +98,31 @@ class Scheduler:
         self._notices = Notices(edge.statuses, edge.events, lambda: self.leads)
         queue.on_gated = self._gated
         measures = Measures(telemetry, clock)
-        self._setbacks = setbacks = Setbacks(cache, queue, self._notices, measures)
+        self._failures = failures = Failures(cache, queue, self._notices, measures)
         parts = self._basis, queue, edge, measures, self._in_flight
         self._evictions = Evictions(*parts, lambda uid, why: self.placement.stop(uid, why))
-        self._bindings = Bindings(*parts, setbacks)
+        self._bindings = Bindings(*parts, failures)
         self.changes = self._bindings.changes
         """To be told of every change of an object that a pod may wait for."""
         self.placement = Placement(
-            self._basis, queue, measures, self._notices, setbacks, self._evictions, self._bindings
+            self._basis, queue, measures, self._notices, failures, self._evictions, self._bindings
         )
         self._searches: dict[QueuedPod, SearchProgress] = {}
         self._lane: Lane | None = None
-        self.permits = self.placement.permits
+        self.waiting_pods = self.placement.waiting_pods
         """The pods that wait for leave to be bound."""
-        self.gangs = Gangs(self._basis, self.placement, setbacks, self._evictions, queue)
+        self.gangs = Gangs(self._basis, self.placement, failures, self._evictions, queue)
         """Those that wait for each other."""
-        self.permits.also = self.gangs.holds.also
-        self.permits.on_work = self.wake
-        self.add_background(self.permits)
-        self._warming = Warming(self.snapshot, clock)
-        self.add_background(self._warming)
+        self.waiting_pods.also = self.gangs.holds.also
+        self.waiting_pods.on_work = self.wake
+        self.add_background(self.waiting_pods)
+        self._warmup = Warmup(self.snapshot, clock)
+        self.add_background(self._warmup)
 
     # ---- wiring ------------------------------------------------------------------------------
 
     @property
-    def framework(self) -> Rulers | None:
+    def framework(self) -> AnyFramework | None:
         """The rules in force; None before there are any, and nothing is scheduled."""
         return self._basis.framework
 
@@ -154,7 +154,7 @@ class Scheduler:
             queue=self._queue,
             in_flight=self._in_flight,
             placement=self.placement,
-            setbacks=self._setbacks,
+            failures=self._failures,
         )
 
     def wake(self) -> None:
@@ -164,7 +164,7 @@ class Scheduler:
         """
         self._wake.set()
 
-    def use(self, framework: Rulers, changed: frozenset[str] | None) -> None:
+    def use(self, framework: AnyFramework, changed: frozenset[str] | None) -> None:
         """Puts new rules in force between two cycles.
 
         Args:
@@ -174,9 +174,9 @@ class Scheduler:
         """
         self._basis.framework = framework
         self._cache.pods.forget_ledgers()
-        self._warming.begin(framework)
+        self._warmup.begin(framework)
         self._queue.set_hooks(queue_hooks(framework, self.snapshot), changed)
-        self.permits.new_rules()
+        self.waiting_pods.new_rules()
         self.gangs.new_rules()
         self.wake()
 
@@ -184,7 +184,7 @@ class Scheduler:
         """It is for us to decide from now on, and to tell whose pods gates hold."""
         self.leads = True
         if self._basis.framework is not None:
-            self._warming.begin(self._basis.framework)
+            self._warmup.begin(self._basis.framework)
         for queued in list(self._queue.pending()):
             if queued.where is SubQueue.GATED:
                 self._notices.still_gated(queued)

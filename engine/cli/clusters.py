@@ -43,7 +43,7 @@ from engine.signals.spec import PROMETHEUS
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab
 from engine.telemetry import Telemetry
-from engine.watching.watching import Watching, attend
+from engine.watches.watcher import Watcher, attend
 
 _NO_POLICIES: Final = "no policies: name those in force with --policies or --policy-configmap"
 _OLDER: Final = "A scheduler that may not list that either goes by its older rules"
@@ -232,7 +232,7 @@ async def _watched(
     lab: Lab, session: Session, needs: Needs, signals: SignalStore, notes: list[str]
 ) -> None:
     """What policies read beside is listed as by a scheduler, until all of it is there."""
-    for name in ("engine.kube.reflector", "engine.watching"):
+    for name in ("engine.kube.reflector", "engine.watches"):
         logging.getLogger(name).addHandler(logging.NullHandler())  # it is among the notes
     wiring = Wiring(SystemClock(), Telemetry(), Random())
     client = _ListsAlone(session)
@@ -245,15 +245,15 @@ async def _watched(
 
     came = asyncio.Event()
     inside = lab.cache, lab.queue, signals
-    watching = Watching(client, wiring, *inside, came.set, came.set, start, every, PodSharing())
+    watcher = Watcher(client, wiring, *inside, came.set, came.set, start, every, PodSharing())
     with suppress(TimeoutError):
         async with asyncio.timeout(_PATIENCE_SECONDS):
-            while watching.want(needs):
+            while watcher.want(needs):
                 came.clear()
                 await came.wait()
-    if lacking := watching.want(needs):
+    if lacking := watcher.want(needs):
         notes.append(f"left out: {'; '.join(lacking)}. {_OLDER}")
-    watching.keep(needs)
+    watcher.keep(needs)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

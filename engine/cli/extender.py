@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from engine.advising import PATHS, unsaid
 from engine.app import App, Hooks, RunOptions
 from engine.cli import options, runflags
 from engine.cli.logs import log_of_a_process
@@ -24,6 +23,7 @@ from engine.config import (
     load,
     parse,
 )
+from engine.extenderserver import PATHS, unsaid
 from engine.policy.bundle import Bundle
 from engine.sections import LeaderElection
 from engine.serving.certificates import CertificateError

@@ -16,7 +16,7 @@ from engine.collective.packing import at_once
 from engine.framework.gang import Membership
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import CodeColumn, Snapshot
-from engine.planning import Rehearsal, plan
+from engine.gangplan import Rehearsal, plan
 from engine.pods.podinfo import PodInfo
 
 

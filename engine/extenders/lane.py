@@ -26,6 +26,7 @@ from engine.cycle import conclude, feasible
 from engine.extenders.asking import Extenders
 from engine.extenders.edge import WholeObjects
 from engine.extenders.messages import Victims
+from engine.failures import Failures
 from engine.framework.opinion import Opinion
 from engine.framework.runtime import Framework, PluginError, Unfit
 from engine.framework.searchprogress import SLICE_RUNS, SearchProgress, UnfinishedError
@@ -35,7 +36,6 @@ from engine.placement import Placement
 from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod, SchedulingQueue
 from engine.queue.heap import PodHeap
-from engine.setbacks import Setbacks
 
 _T = TypeVar("_T")
 _ROUNDS: Final = 3
@@ -55,7 +55,7 @@ class Lane:
     queue: SchedulingQueue
     in_flight: InFlight
     placement: Placement
-    setbacks: Setbacks
+    failures: Failures
 
     def __post_init__(self) -> None:
         self._waiting = PodHeap(count(1).__next__)
@@ -68,7 +68,7 @@ class Lane:
             return False
         framework = self.basis.framework_of(queued.pod)
         if framework.gangs and _in_a_gang(queued.pod, self.basis.snapshot(), framework):
-            self.setbacks.error(queued, _IN_A_GANG)
+            self.failures.error(queued, _IN_A_GANG)
             return True
         self._waiting.push(queued.sort_key, queued)
         if not self._busy:

@@ -225,7 +225,7 @@ class Framework:
 
     # ---- classes -----------------------------------------------------------------------------
 
-    def known(self, pod: PodInfo, snapshot: Snapshot) -> PodClass:
+    def class_of(self, pod: PodInfo, snapshot: Snapshot) -> PodClass:
         """The pod's class, brought up to the snapshot.
 
         Raises:

@@ -25,7 +25,7 @@ from engine.objects.workloads import GangFailure
 from engine.placement import Placement
 from engine.policy.podreads import group_of
 from engine.queue import SchedulingQueue
-from engine.waiting import Held
+from engine.waitingpods import WaitingPod
 
 HOLDER: Final = "gang of "
 """In front of a plugin's name: who holds a pod whose gang is not whole yet."""
@@ -35,7 +35,7 @@ _FAILURE: Final = GangFailure.__name__
 
 @dataclass(eq=False)
 class Holds:
-    """See the module. Members are held by `Permits`, one by one; here is what they wait for."""
+    """See the module. Members are held by `WaitingPods`, one by one; here is what they wait for."""
 
     basis: Basis
     placement: Placement
@@ -43,7 +43,7 @@ class Holds:
 
     def __post_init__(self) -> None:
         self._cache = self.basis.cache
-        self._permits = self.placement.permits
+        self._waiting_pods = self.placement.waiting_pods
         self._holds: dict[Hashable, Hold] = {}
         self._versions = dict.fromkeys(("PodGroup", "SchedulingPodGroup"), 0)
         """Of the objects of groups, as they were looked at last."""
@@ -68,14 +68,14 @@ class Holds:
         hold = self._holds.pop(gang.key, None)
         if hold is not None:
             for uid in hold.uids:
-                self._permits.answer(uid, HOLDER + hold.plugin, Status.SUCCESS)
+                self._waiting_pods.answer(uid, HOLDER + hold.plugin, Status.SUCCESS)
 
     def end(self, hold: Hold, words: str) -> None:
         """The gang waits no longer: all its members give their nodes back."""
         del self._holds[hold.gang.key]
         self.failed(hold.gang)
         for uid in hold.uids:
-            self._permits.reject(uid, unschedulable(words).by(hold.plugin))
+            self._waiting_pods.reject(uid, unschedulable(words).by(hold.plugin))
         # Who had no node heard of the room first, and would have the gang take all of it again.
         self.queue.go_behind(hold.gang.key)
 
@@ -85,7 +85,7 @@ class Holds:
         return sorted(found, key=lambda one: one.rank, reverse=True)
 
     def new_rules(self) -> None:
-        """Some may be gangs no longer: `Permits` finds that when it asks about their members."""
+        """Some may be gangs no longer: that is found when their members are asked about."""
         before, self._holds = self._holds, {}
         for hold in before.values():
             found = self._still(hold)
@@ -108,8 +108,8 @@ class Holds:
         if key in self._cache.store(_FAILURE).objects:
             self._cache.remove_object(_FAILURE, key)
 
-    def also(self, held: Held) -> Mapping[str, Permitted]:
-        """Whether a held pod's gang still holds it: for `Permits`, whenever it asks about one."""
+    def also(self, held: WaitingPod) -> Mapping[str, Permitted]:
+        """Whether a waiting pod's gang still holds it; `WaitingPods` asks."""
         by = {name: said for name, said in held.by.items() if name.startswith(HOLDER)}
         try:
             found = self._of(held) if by else None
@@ -137,7 +137,9 @@ class Holds:
             every |= keys is None
             self._versions[kind] = snapshot.objects_version(kind)
         for hold in list(self._holds.values()) if changed or every else ():
-            held = [one.pod for uid in hold.uids if (one := self._permits.get(uid)) is not None]
+            held = [
+                one.pod for uid in hold.uids if (one := self._waiting_pods.get(uid)) is not None
+            ]
             groups = {f"{one.namespace}/{group_of(one)}" for one in held}
             if not every and changed.isdisjoint(groups):
                 continue
@@ -147,7 +149,7 @@ class Holds:
 
     def _lost(self, key: Hashable, hold: Hold) -> str | None:
         """Why a gang cannot wait any longer; None: it can."""
-        for uid in [one for one in hold.uids if self._permits.get(one) is None]:
+        for uid in [one for one in hold.uids if self._waiting_pods.get(one) is None]:
             hold.uids.discard(uid)
             if self._cache.node_of(uid) is None:
                 return f"{hold.gang.title}: a member that waited is gone or has lost its node"
@@ -162,13 +164,13 @@ class Holds:
     def _still(self, hold: Hold) -> Membership | None:
         """The gang of members that are held, as it is now; None if it is none any longer."""
         for uid in hold.uids:
-            held = self._permits.get(uid)
+            held = self._waiting_pods.get(uid)
             if held is not None:
                 with suppress(PluginError):  # told to `on_fault`
                     return self._of(held)
         return None
 
-    def _of(self, held: Held) -> Membership | None:
+    def _of(self, held: WaitingPod) -> Membership | None:
         found = self.basis.framework_of(held.pod).gang(held.pod, self.basis.snapshot())
         return None if found is None else found[1]
 

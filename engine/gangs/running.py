@@ -36,20 +36,20 @@ from engine.collective.packing import NOWHERE, Found, Steps
 from engine.display import but_digits
 from engine.eventhandlers import POD_FREED, on_node
 from engine.evictions import Evictions
+from engine.failures import Failures
 from engine.framework.decision import Decision
 from engine.framework.gang import Membership
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import CodeColumn, Snapshot
+from engine.gangplan import Rehearsal, emptiest, plan
 from engine.gangs.holds import Holds
 from engine.gangs.rescue import MOST_ASKED, MOST_DOMAINS, Domain, Rescuers
 from engine.gangs.slices import Absent, OutdatedError, Unpromised, in_slices
 from engine.gangs.turn import Hold, Turn, rank_of
 from engine.notices import said
 from engine.placement import Placement
-from engine.planning import Rehearsal, emptiest, plan
 from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod, SchedulingQueue, SubQueue
-from engine.setbacks import Setbacks
 
 _NAMED: Final = 5
 _FEW: Final = 16
@@ -63,14 +63,14 @@ class Gangs:
 
     basis: Basis
     placement: Placement
-    setbacks: Setbacks
+    failures: Failures
     evictions: Evictions
     queue: SchedulingQueue
 
     def __post_init__(self) -> None:
         self._cache = self.basis.cache
         self._clock = self.basis.clock
-        self._permits = self.placement.permits
+        self._waiting_pods = self.placement.waiting_pods
         self._turn: Turn | None = None
         self._steps: Steps[None] | None = None
         self._answers = 0  # of the queue's, those before a member had a node
@@ -117,7 +117,7 @@ class Gangs:
             # Who is told of a group that is not there is told of it when it comes, too.
             unknown = gang.minimum != gang.minimum
             nominated = None if self._has_enough(turn) else self._claims_nothing(turn, why)
-            self.setbacks.reject(queued, why, frozenset({plugin}), nominated, alone=unknown)
+            self.failures.reject(queued, why, frozenset({plugin}), nominated, alone=unknown)
             if not snapshot.now < gang.rests_until:  # what they know of the attempt says more
                 self._tell_others(turn, why)
             return True
@@ -170,7 +170,7 @@ class Gangs:
             rank=rank_of(gang, [one.pod for one in (queued, *others)]),
             mates=frozenset(one.uid for one in pods),
             reserved=len(mates),
-            bound=frozenset(one.uid for one in pods if self._permits.get(one.uid) is None),
+            bound=frozenset(one.uid for one in pods if self._waiting_pods.get(one.uid) is None),
         )
 
     def _why_not(self, turn: Turn, now: float) -> str | None:
@@ -198,7 +198,7 @@ class Gangs:
         for queued, broken in zip(turn.members[1:], others, strict=True):
             if broken:
                 self.queue.tells(queued.pod.uid, "")
-                self.setbacks.notices.report(queued.pod, "Unschedulable", why, "")
+                self.failures.notices.report(queued.pod, "Unschedulable", why, "")
         return "" if first else None
 
     def _tell_others(self, turn: Turn, why: str) -> None:
@@ -211,7 +211,7 @@ class Gangs:
         same = str if len(others) <= _FEW else but_digits
         for pod in others:
             if same(said(pod)) != same(why):
-                self.setbacks.notices.report(pod, "Unschedulable", why)
+                self.failures.notices.report(pod, "Unschedulable", why)
 
     # ---- one attempt
 
@@ -378,7 +378,7 @@ class Gangs:
                 break
             self._give_back(turn)
         for hold in taken if turn.started else ():
-            pods = [one for uid in hold.uids if (one := self._permits.get(uid)) is not None]
+            pods = [one for uid in hold.uids if (one := self._waiting_pods.get(uid)) is not None]
             self.holds.end(
                 hold, f"{hold.gang.title} gives way to {turn.gang.title}, which is older"
             )
@@ -413,7 +413,7 @@ class Gangs:
             if uid not in nominated:
                 self._promise_again(turn, queued)
             if self._waits(queued):
-                self.setbacks.reject(queued, words, plugins, nominated.get(uid))
+                self.failures.reject(queued, words, plugins, nominated.get(uid))
             else:
                 self.queue.done(uid)
         return True
@@ -480,7 +480,7 @@ class Gangs:
                 said = words or f"{turn.gang.title}: no room for it beside the others"
                 message = said if one is None else f"{said}. {one.why}"
                 nominated = "" if uid in turn.broken else None
-                self.setbacks.reject(queued, message, self._plugins(turn), nominated)
+                self.failures.reject(queued, message, self._plugins(turn), nominated)
 
     def _fail(self, turn: Turn) -> None:
         gang = turn.gang

@@ -225,12 +225,12 @@ class _Case:
 class Shadow:
     """See the module. `placed` is an observer of decisions, and it works between cycles, too.
 
-    `worlds` are those of the policies in force, `rulers` gives what decides; `tell` takes what has
+    `worlds` are those of the policies in force, `frameworks` what decides; `tell` takes what has
     become known of a policy, in a line, about once a minute.
     """
 
     worlds: Worlds
-    rulers: Callable[[], Framework | Frameworks | None]
+    frameworks: Callable[[], Framework | Frameworks | None]
     clock: Clock
     telemetry: Telemetry
     tell: Callable[[str], None]
@@ -309,8 +309,8 @@ class Shadow:
             self._count(what)
 
     def _found(self, placed: Placed) -> Sequence[_Found]:
-        now, rulers = self.clock.monotonic(), self.rulers()
-        if rulers is None:
+        now, frameworks = self.clock.monotonic(), self.frameworks()
+        if frameworks is None:
             return ()
         self._left, self._at = min(MOST_SAVED, self._left + SHARE * (now - self._at)), now
         suffices, pod = self._left > 0, placed.decision.pod
@@ -319,7 +319,7 @@ class Shadow:
             try:
                 if not one.concerns(self.worlds.subject(pod, placed.snapshot)):
                     continue  # a canary, and in force for this pod
-                looked = _try(one, placed, rulers.of(pod)) if suffices else _Found(one.tally)
+                looked = _try(one, placed, frameworks.of(pod)) if suffices else _Found(one.tally)
                 found.append(looked)
             except Exception:
                 self.telemetry.add(Count.PLUGIN_ERRORS)

@@ -465,7 +465,7 @@ class PodSubject:
         if field.startswith("group."):
             return group_number(self._pod, self._snapshot, field.removeprefix("group."))
         if name in QueueTimes._fields:
-            known = self._queued or self._snapshot.beside.times(self._pod.uid)
+            known = self._queued or self._snapshot.other_pods.times(self._pod.uid)
             return time_of(known, name)
         if field == "workload.replicas":
             found = workload_object(self._pod, self._snapshot)
@@ -481,7 +481,7 @@ class PodSubject:
             part = field.removeprefix("workload.")
             return workload_texts(self._pod, self._snapshot, part).get(key or "")
         if field == "pod.previous_node":
-            return self._snapshot.beside.previous_node(self._pod)
+            return self._snapshot.other_pods.previous_node(self._pod)
         if field == "quota.name":
             return quota_name(self._pod, self._snapshot)
         if field == "group.name":

@@ -309,8 +309,8 @@ async def _permission(scene: Scene, decision: Decision) -> tuple[str, str]:
     lab.queue.add(pod)
     lab.place(decision)
     lab.clock.advance(scene.waited)
-    lab.scheduler.permits.step(math.inf)
-    held = lab.scheduler.permits.get(pod.uid)
+    lab.scheduler.waiting_pods.step(math.inf)
+    held = lab.scheduler.waiting_pods.get(pod.uid)
     if held is not None:
         return "wait", next(word for one in held.by.values() for word in one.status.reasons)
     for told in lab.written.conditions:

@@ -88,7 +88,7 @@ class GuardedHooks:
             return told if isinstance(told, Status) else Status(Code.ERROR, (words,), "PreEnqueue")
 
     def sort_key(self, pod: PodInfo, queued_at: float) -> SortKey:
-        """Comparable with all others; where the hook raises or gives no order, the pod sorts last."""
+        """Comparable with all others; last if the hook raises or gives what has no order."""
         try:
             return 0, comparable(self.own.sort_key(pod, queued_at))
         except Exception as fault:  # noqa: BLE001 - as above

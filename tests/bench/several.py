@@ -162,7 +162,7 @@ def _shadow(sizes: Sizes) -> Measurement:
     bundle = bundle_of_lines(SHADOWED)
     shadow = Shadow(
         worlds=Worlds(ZoneInfo("UTC"), BerthDocument().gpu_resources),
-        rulers=lambda: framework,
+        frameworks=lambda: framework,
         clock=clock,
         telemetry=Telemetry(),
         tell=lambda _: None,

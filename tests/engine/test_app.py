@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from engine.app import App, Hooks, RunOptions
 from engine.cli.replay import frameworks_of
 from engine.clock import SystemClock
-from engine.comparing import differences
+from engine.comparer import differences
 from engine.config import ConfigError, Settings
 from engine.embedded import EmbeddedCluster, Pace
 from engine.kube.errors import LeaseLost, Unreachable
@@ -642,7 +642,7 @@ def test_a_server_that_is_away_is_told_once_and_not_for_each_kind(caplog):
         config = EmbeddedCluster(nodes=0).kubeconfig()
         config["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:1"
         made = Process(None, Settings(), config)
-        watched = made.app._front
+        watched = made.app._endpoints
         await made.until(lambda: watched.reflectors and all(r.failures for r in watched.reflectors))
         made.stop.set()
         await made.task

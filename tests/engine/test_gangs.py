@@ -552,7 +552,7 @@ async def test_a_gang_that_may_wait_keeps_its_nodes_until_the_last_member_has_on
     made.clock.advance(11.0)
     await made.turn()
     assert sorted(name for name, _ in made.edge.binds) == ["a-0", "a-1", "a-2"]
-    assert len(made.scheduler.permits) == 0
+    assert len(made.scheduler.waiting_pods) == 0
 
 
 @in_a_loop
@@ -582,7 +582,7 @@ async def test_of_gangs_that_failed_the_last_ten_thousand_are_remembered():
 async def test_a_gang_that_waits_no_time_keeps_no_node():
     made = world(WAITS.replace("60s", "0s"), nodes=("n1", "n2"))
     await gang(made, "a", 3)
-    assert (len(made.scheduler.permits), len(made.edge.conditions)) == (0, 3)
+    assert (len(made.scheduler.waiting_pods), len(made.edge.conditions)) == (0, 3)
 
 
 @pytest.mark.parametrize(
@@ -601,7 +601,7 @@ async def test_members_that_wait_follow_what_their_group_asks_for(minimum, words
     made.clock.advance(11.0)
     await made.turn()
     assert len(made.edge.binds) == (2 if minimum == 2 else 0)
-    assert (len(made.scheduler.permits), words in condition(made, "t-2")) == (0, True)
+    assert (len(made.scheduler.waiting_pods), words in condition(made, "t-2")) == (0, True)
 
 
 @in_a_loop
@@ -640,7 +640,7 @@ async def test_when_a_member_goes_the_others_give_their_nodes_back(who):
     await made.turn()
     assert made.edge.binds == []
     assert made.cache.assigned() == {}
-    assert len(made.scheduler.permits) == 0
+    assert len(made.scheduler.waiting_pods) == 0
     assert len([*made.queue.pending()]) == 2
     assert made.where("a-1") is not None
 
@@ -649,20 +649,20 @@ async def test_when_a_member_goes_the_others_give_their_nodes_back(who):
 async def test_an_older_gang_gets_the_nodes_that_a_younger_one_holds():
     made = world(WAITS, nodes=("n1", "n2"))
     await gang(made, "young", 3)
-    assert len(made.scheduler.permits) == 2
+    assert len(made.scheduler.waiting_pods) == 2
     member(made, "old", 0, size=2, priority=5)
     member(made, "old", 1, size=2, priority=5)
     await made.turn()
     assert sorted(name for name, _ in made.edge.binds) == ["old-0", "old-1"]
     assert any("gang young gives way to gang old" in one for one in told(made, "young-0"))
-    assert len(made.scheduler.permits) == 0
+    assert len(made.scheduler.waiting_pods) == 0
 
 
 @in_a_loop
 async def test_what_the_older_gang_leaves_of_it_others_get():
     made = world(WAITS, nodes=("n1", "n2", "n3"))
     await gang(made, "young", 4, size=4)
-    assert len(made.scheduler.permits) == 3
+    assert len(made.scheduler.waiting_pods) == 3
     made.comes("plain", cpu="1500m")
     await made.turn()
     assert made.where("plain") is SubQueue.UNSCHEDULABLE
@@ -680,7 +680,7 @@ async def test_a_younger_gang_takes_nothing_from_an_older_one():
     await gang(made, "old", 3, priority=5)
     await gang(made, "young", 2, size=2)
     assert made.edge.binds == []
-    assert len(made.scheduler.permits) == 2
+    assert len(made.scheduler.waiting_pods) == 2
     assert made.where("old-0") is SubQueue.WAITING
 
 
@@ -1065,7 +1065,7 @@ async def test_of_gangs_that_wait_those_are_asked_again_whose_group_changed(monk
         made.comes(name, labels={"scheduling.x-k8s.io/pod-group": name}, cpu="100m")
         made.comes(f"{name}-large", labels={"scheduling.x-k8s.io/pod-group": name}, cpu="99")
     await made.turn()
-    assert len(made.scheduler.permits) == 3
+    assert len(made.scheduler.waiting_pods) == 3
     made.scheduler.gangs.holds.check()
     monkeypatch.setattr(
         gangs, "_membership", lambda *about: asked.append(about[2].name) or real(*about)

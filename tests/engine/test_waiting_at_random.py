@@ -130,7 +130,7 @@ class Waiting(RuleBasedStateMachine):
     @invariant()
     def who_waits_is_known_alike_everywhere(self):
         world = self.world
-        held = {one.pod.uid for one in world.scheduler.permits}
+        held = {one.pod.uid for one in world.scheduler.waiting_pods}
         queued = [one for one in world.queue.pending() if one.where is SubQueue.WAITING]
         assert held == {one.pod.uid for one in queued} == set(world.cache.waiting)
         assert all(world.cache.is_assumed(uid) for uid in held)

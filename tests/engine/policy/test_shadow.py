@@ -41,7 +41,7 @@ class Tried:
         self.clock = clock or self.world.clock
         self.shadow = Shadow(
             worlds=Worlds(ZoneInfo("UTC"), ()),
-            rulers=lambda: self.world.scheduler.framework,
+            frameworks=lambda: self.world.scheduler.framework,
             clock=self.clock,
             telemetry=self.world.telemetry,
             tell=self.told.append,

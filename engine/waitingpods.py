@@ -45,7 +45,7 @@ Wakes = frozenset[ClusterEvent]
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class WaitingPod:
     """A pod that waits: who holds it, and with which words.
 
     `since` is monotonic, as is `due`: when it is asked about at the latest.
@@ -82,26 +82,26 @@ class Held:
 
 
 @dataclass(eq=False)
-class Permits:
+class WaitingPods:
     """The pods that wait, by UID; iterated in the order in which they came."""
 
     basis: Basis
     queue: SchedulingQueue
     acted: Callable[[Decision, Acted], None]
     """Told that plugins were asked about the pod of a decision again."""
-    released: Callable[[Held], None]
+    released: Callable[[WaitingPod], None]
     """Takes a pod, in flight again, that may be bound."""
-    refused: Callable[[Held, Status], None]
+    refused: Callable[[WaitingPod, Status], None]
     """Takes one that may not, and why."""
 
     def __post_init__(self) -> None:
         self._cache = self.basis.cache
         self._clock = self.basis.clock
-        self.also: Callable[[Held], Mapping[str, Permitted]] = lambda _: {}
+        self.also: Callable[[WaitingPod], Mapping[str, Permitted]] = lambda _: {}
         """Who holds a pod still that is no plugin; asked whenever plugins are."""
         self.on_work: Callable[[], None] = lambda: None
         """Called when somebody is to be asked about: the loop may sleep."""
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, WaitingPod] = {}
         # Many pods wait for the same: an event is compared once for all of them.
         self._by_wakes: dict[Wakes, dict[str, None]] = {}
         self._stirred: dict[Wakes, None] = {}
@@ -114,16 +114,16 @@ class Permits:
     def __len__(self) -> int:
         return len(self._held)
 
-    def __iter__(self) -> Iterator[Held]:
+    def __iter__(self) -> Iterator[WaitingPod]:
         return iter(self._held.values())
 
-    def get(self, uid: str) -> Held | None:
+    def get(self, uid: str) -> WaitingPod | None:
         """The pod, if it waits."""
         return self._held.get(uid)
 
     # ---- who waits
 
-    def hold(self, held: Held) -> Status:
+    def hold(self, held: WaitingPod) -> Status:
         """The pod, in flight, waits from now on; anything but Success: there is no room for it."""
         if len(self._held) >= MOST_WAITING:
             # Not for an event of the plugin's: it is tried again after its backoff.
@@ -196,7 +196,7 @@ class Permits:
             self._ask(held)
         return bool(self._again or self._stirred)
 
-    def _next(self) -> Held | None:
+    def _next(self) -> WaitingPod | None:
         while self._again or self._stirred:
             if not self._again:
                 wakes, _ = self._stirred.popitem()
@@ -209,7 +209,7 @@ class Permits:
 
     # ---- inside
 
-    def _ask(self, held: Held) -> None:
+    def _ask(self, held: WaitingPod) -> None:
         if held.lost or self._cache.nodes.row(held.node) < 0:
             self._reject(held, _NO_NODE)
             return
@@ -228,7 +228,7 @@ class Permits:
         for plugin, uid, status in clearance.others:
             self.answer(uid, plugin, status)
 
-    def _settle(self, held: Held, clearance: Clearance, waited: float) -> None:
+    def _settle(self, held: WaitingPod, clearance: Clearance, waited: float) -> None:
         if not clearance.status.ok:
             self._reject(held, clearance.status)
             return
@@ -244,14 +244,14 @@ class Permits:
                 return
         self._keep(held)
 
-    def _waited(self, held: Held) -> float:
+    def _waited(self, held: WaitingPod) -> float:
         """Seconds; at least what a timeout that is over was, whatever sums of seconds round to."""
         now = self._clock.monotonic()
         limits = (min(one.timeout_seconds, MOST_SECONDS) for one in held.by.values())
         over = (limit for limit in limits if held.since + limit <= now)
         return max(now - held.since, *over, 0.0)
 
-    def _keep(self, held: Held) -> None:
+    def _keep(self, held: WaitingPod) -> None:
         """It goes on waiting: for what, until when, and who knows."""
         uid = held.pod.uid
         self._unlink(held)
@@ -283,28 +283,28 @@ class Permits:
         self._again[held.pod.uid] = None
         self.on_work()
 
-    def _release(self, held: Held) -> None:
+    def _release(self, held: WaitingPod) -> None:
         if held.lost or self._cache.nodes.row(held.node) < 0:
             self._reject(held, _NO_NODE)
             return
         self._end(held)
         self.released(held)
 
-    def _reject(self, held: Held, status: Status) -> None:
+    def _reject(self, held: WaitingPod, status: Status) -> None:
         self._end(held)
         held.chosen.undo()
         self.refused(held, status)
 
-    def _end(self, held: Held) -> None:
+    def _end(self, held: WaitingPod) -> None:
         self._drop(held)
         self.queue.resume(held.chosen.queued)
 
-    def _drop(self, held: Held) -> None:
+    def _drop(self, held: WaitingPod) -> None:
         self._unlink(held)
         del self._held[held.pod.uid]
         self._cache.wait_no_more(held.pod.uid)
 
-    def _unlink(self, held: Held) -> None:
+    def _unlink(self, held: WaitingPod) -> None:
         waiting = self._by_wakes.get(held.wakes, {})
         waiting.pop(held.pod.uid, None)
         if not waiting:

@@ -27,9 +27,9 @@ from engine.objects import Pod
 from engine.policy.needs import Needs
 from engine.queue import QueuedPod, SchedulingQueue
 from engine.signals.store import SignalStore
-from engine.watching.objects import SECRETS, ObjectSource
-from engine.watching.sources import FinishedHandler, Listed, PodParts, Source
-from engine.watching.usage import UsageSource
+from engine.watches.objects import SECRETS, ObjectSource
+from engine.watches.sources import FinishedHandler, Listed, PodParts, Source
+from engine.watches.usage import UsageSource
 
 _QUEUE_CHANGED: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.UPDATE_OTHER)
 _PROMISED: Final = ClusterEvent(Resource.NOMINATION, Action.UPDATE_OTHER)
@@ -62,7 +62,7 @@ def attend(cache: Cache, queue: SchedulingQueue, to: frozenset[str]) -> None:
 
 
 @dataclass(eq=False)
-class Watching:
+class Watcher:
     """What is watched now; `scheduler.Background`, too, for what changes without an event.
 
     `came` is called when samples came, `work` when there may be something to do; `start` runs what

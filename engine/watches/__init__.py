@@ -1,5 +1,5 @@
 """What policies read beside nodes and pods, watched while one of them reads it."""
 
-from engine.watching.watching import Watching
+from engine.watches.watcher import Watcher
 
-__all__ = ["Watching"]
+__all__ = ["Watcher"]

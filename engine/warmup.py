@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from engine.basis import Rulers
+from engine.basis import AnyFramework
 from engine.clock import Clock
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot
 
 
-class Warming:
+class Warmup:
     """Background work of the scheduler."""
 
     def __init__(self, snapshot: Callable[[], Snapshot], clock: Clock) -> None:
@@ -22,10 +22,10 @@ class Warming:
         self._clock = clock
         self._left: deque[Iterator[object]] = deque()
 
-    def begin(self, rulers: Rulers) -> None:
+    def begin(self, frameworks: AnyFramework) -> None:
         """These rules are in force, or we lead from now on."""
-        frameworks = [rulers] if isinstance(rulers, Framework) else rulers
-        self._left = deque(one.warm(self._snapshot()) for one in frameworks)
+        each = [frameworks] if isinstance(frameworks, Framework) else frameworks
+        self._left = deque(one.warm(self._snapshot()) for one in each)
 
     @property
     def due(self) -> float | None:

@@ -12,7 +12,7 @@ import yaml
 from engine.app import App, Hooks, RunOptions
 from engine.clock import SystemClock
 from engine.config import load
-from engine.front import configuration
+from engine.endpoints import configuration
 from engine.kube.election import Elector
 from engine.queue import SubQueue
 from engine.serving.certificates import CertificateFiles
@@ -118,7 +118,7 @@ def test_who_waits_in_permit_and_what_is_tried_in_shadow_are_shown():
             await served.until_told("/readyz", (200, "ok"))
             assert await served.lands(served.pod("redis"))
             served.pod("late")
-            await served.until(lambda: len(served.app.scheduler.permits))
+            await served.until(lambda: len(served.app.scheduler.waiting_pods))
             status = json.loads((await served.get("/statusz?format=json"))[1])
             assert status["pending"]["waiting"] == 1
             late = status["waitingInPermit"]["default/late"]

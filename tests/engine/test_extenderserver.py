@@ -16,10 +16,10 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.advising import NOT_READY, PATHS, advice_of, calls_of, unsaid
 from engine.cli import main
 from engine.config import SchedulerDocument, parse
 from engine.extenders import messages
+from engine.extenderserver import NOT_READY, PATHS, advice_of, calls_of, unsaid
 from engine.framework.frameworks import Frameworks
 from engine.framework.profile import Weighted
 from engine.plugins.no_nodes import PrioritySort
@@ -48,8 +48,8 @@ class Advised:
         )
         bundle = compiled(files)
         worlds = Worlds(ZoneInfo("UTC"), ())
-        rulers = Frameworks([framework]) if ready else None
-        self.calls = calls_of(lambda: advice_of(rulers, bundle, worlds), self.world.snapshot)
+        frameworks = Frameworks([framework]) if ready else None
+        self.calls = calls_of(lambda: advice_of(frameworks, bundle, worlds), self.world.snapshot)
 
     def asks(self, verb, body):
         return json.loads(asyncio.run(self.calls[f"/{verb}"].answer(body)))

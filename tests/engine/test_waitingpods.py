@@ -18,7 +18,7 @@ from engine.objects.storage import PersistentVolume
 from engine.objects.workloads import PodGroup
 from engine.queue import SubQueue
 from engine.telemetry import PERMIT_SECONDS, Count
-from engine.waiting import MOST_SECONDS, MOST_WAITING, TESTS_A_SLICE
+from engine.waitingpods import MOST_SECONDS, MOST_WAITING, TESTS_A_SLICE
 from tests.builders import default_plugins, make_node, make_pod
 from tests.engine.policy.builders import chain
 from tests.engine.test_preemption import being_deleted
@@ -70,7 +70,7 @@ async def test_a_pod_waits_on_its_node_until_what_it_waits_for_is_so():
     made.handlers.pods.on_update(pod, annotated(pod, go="yes"))
     await made.turn()
     assert made.edge.binds == [("p", "n1")]
-    assert (len(made.scheduler.permits), made.snapshot().waiting) == (0, {})
+    assert (len(made.scheduler.waiting_pods), made.snapshot().waiting) == (0, {})
 
 
 @pytest.mark.parametrize("rule", [GO, "permit: wait 1h until node.label ready=yes\n"])
@@ -99,7 +99,7 @@ async def test_who_waits_is_known_to_plugins_and_can_be_listed():
     (waiting,) = made.snapshot().waiting.values()
     assert (waiting.pod.name, waiting.node, waiting.plugins) == ("p", "n1", frozenset({"p"}))
     assert waiting.since == made.clock.time()
-    (one,) = made.scheduler.permits
+    (one,) = made.scheduler.waiting_pods
     assert (one.pod.name, one.node, one.why) == ("p", "n1", "nobody said go (p.policy:1)")
 
 
@@ -112,7 +112,7 @@ async def test_when_the_time_is_up_the_rule_says_what_follows(then, binds):
     made.clock.advance(59.0)
     await made.turn()
     assert made.where() is SubQueue.WAITING
-    assert made.scheduler.permits.due == 60.0
+    assert made.scheduler.waiting_pods.due == 60.0
     made.clock.advance(1.0)
     await made.turn()
     result = "Success" if binds else "UnschedulableAndUnresolvable"
@@ -132,7 +132,7 @@ async def test_a_rule_about_the_clock_turns_at_its_instant():
     )
     made.handlers.pods.on_add(pod)
     await made.turn()
-    assert 30.0 <= made.scheduler.permits.due <= 30.1
+    assert 30.0 <= made.scheduler.waiting_pods.due <= 30.1
     made.clock.advance(30.1)
     await made.turn()
     assert made.edge.binds == [("p", "n1")]
@@ -189,7 +189,7 @@ async def test_new_rules_are_asked_at_once_and_rules_that_are_gone_hold_nobody(f
     await made.turn()
     assert len(made.edge.binds) == binds
     if not binds:
-        (waits,) = made.scheduler.permits
+        (waits,) = made.scheduler.waiting_pods
         assert waits.due == 120.0, "since it came, not since the edit"
 
 
@@ -203,7 +203,7 @@ async def test_a_pod_that_is_deleted_while_it_waits_gives_its_place_back():
     made.clock.advance(2.0)
     await made.turn()
     assert made.edge.binds == [("next", "n1")]
-    assert (len(made.scheduler.permits), made.snapshot().waiting) == (0, {})
+    assert (len(made.scheduler.waiting_pods), made.snapshot().waiting) == (0, {})
     made.clock.advance(100.0)
     await made.turn()
     assert told(made, "FailedScheduling") == [
@@ -219,7 +219,7 @@ async def test_a_pod_that_somebody_else_binds_is_let_go_of():
     made.bound(pod, "n1")
     await made.turn()
     assert (made.edge.binds, made.assigned()) == ([], ("n1", False))
-    assert (len(made.scheduler.permits), made.snapshot().waiting) == (0, {})
+    assert (len(made.scheduler.waiting_pods), made.snapshot().waiting) == (0, {})
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -258,7 +258,7 @@ async def test_a_storm_of_events_is_taken_in_slices():
     for number in range(many):
         made.comes(f"p{number}")
     await made.turn()
-    assert len(made.scheduler.permits) == many
+    assert len(made.scheduler.waiting_pods) == many
     asked = []
     permit = made.framework.permit
     made.framework.permit = lambda *args: asked.append(0) or permit(*args)
@@ -276,7 +276,7 @@ def _node(name, **how):
 
 @in_a_loop
 async def test_of_too_many_that_wait_the_last_are_tried_again_later(monkeypatch):
-    monkeypatch.setattr("engine.waiting.MOST_WAITING", 1)
+    monkeypatch.setattr("engine.waitingpods.MOST_WAITING", 1)
     made = world()
     await held(made, "a")
     made.comes("b", labels={"held": "yes"})
@@ -289,14 +289,14 @@ async def test_of_too_many_that_wait_the_last_are_tried_again_later(monkeypatch)
 
 @in_a_loop
 async def test_the_time_of_who_waits_no_longer_is_forgotten(monkeypatch):
-    monkeypatch.setattr("engine.waiting.SPARE_TIMERS", 3)
+    monkeypatch.setattr("engine.waitingpods.SPARE_TIMERS", 3)
     made = world("permit: wait 20h until pod.annotation go=yes\n")
     for number in range(9):
         pod = await held(made, f"p{number}")
         made.handlers.pods.on_update(pod, annotated(pod, go="yes"))
         await made.turn()
     await held(made, "last")
-    assert len(made.scheduler.permits._timers) <= 6
+    assert len(made.scheduler.waiting_pods._timers) <= 6
     made.clock.advance(20 * 3600.0)
     await made.turn()
     assert made.where("last") is not SubQueue.WAITING

@@ -19,7 +19,7 @@ from engine.queue import NO_PLUGINS, QueuedPod, SchedulingQueue
 
 
 @dataclass(eq=False)
-class Setbacks:
+class Failures:
     """See the module."""
 
     cache: Cache
@@ -44,17 +44,17 @@ class Setbacks:
         """
         self.measures.ended(queued, Result.UNSCHEDULABLE)
         if self.queue.requeue_rejected(queued, plugins, pending, alone=alone):
-            self.promised(queued.pod, nominated)
+            self.nominated(queued.pod, nominated)
             self.notices.report(queued.pod, "Unschedulable", message, nominated)
 
     def error(self, queued: QueuedPod, message: str) -> None:
         """Something failed, for which it waits its backoff; nothing is promised to it any more."""
         self.measures.ended(queued, Result.ERROR)
         if self.queue.requeue_error(queued):
-            self.promised(queued.pod, "")
+            self.nominated(queued.pod, "")
             self.notices.report(queued.pod, "SchedulerError", message, nominated="")
 
-    def taken_back(self, queued: QueuedPod, status: Status, node: str) -> None:
+    def refused(self, queued: QueuedPod, status: Status, node: str) -> None:
         """A plugin refuses the chosen node, or fails: the pod is queued again."""
         words = " ".join(status.reasons)
         if status.rejected:
@@ -66,29 +66,29 @@ class Setbacks:
             self.error(queued, words)
         self.forget(queued.pod, node)
 
-    def at_once(self, queued: QueuedPod, status: Status, node: str) -> None:
+    def refused_in_cycle(self, queued: QueuedPod, status: Status, node: str) -> None:
         """The same in the cycle in which it was chosen.
 
         Nobody has seen the room taken, so nobody is told that it is free: two pods that are refused
         would wake each other for ever.
         """
         self.cache.forget(queued.pod.uid)
-        self.taken_back(queued, status, node)
+        self.refused(queued, status, node)
 
-    def pretended(self, queued: QueuedPod, plugin: str, node: str, *, seen: bool) -> None:
+    def dry_run(self, queued: QueuedPod, plugin: str, node: str, *, seen: bool) -> None:
         """A plugin has it that the pod is not bound: it waits until that may be otherwise.
 
-        Without `seen` nobody knows that it had the node; see `at_once`.
+        Without `seen` nobody knows that it had the node; see `refused_in_cycle`.
         """
         if not seen:
             self.cache.forget(queued.pod.uid)
         queued.pretended = True
         if self.queue.requeue_rejected(queued, frozenset({plugin}), alone=True):
-            self.promised(queued.pod, "")
+            self.nominated(queued.pod, "")
             self.notices.dry_run(queued.pod, node)
         self.forget(queued.pod, node)
 
-    def promised(self, pod: PodInfo, node: str | None) -> None:
+    def nominated(self, pod: PodInfo, node: str | None) -> None:
         """The server is told that the pod is promised this node, or none; None: it is not told."""
         if node is not None:
             self.queue.tells(pod.uid, node)

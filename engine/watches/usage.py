@@ -20,7 +20,7 @@ from engine.quantity import parse
 from engine.signals.samples import Series
 from engine.signals.spec import Question
 from engine.signals.store import SignalStore
-from engine.watching.sources import Source
+from engine.watches.sources import Source
 
 _LOG = logging.getLogger(__name__)
 

@@ -58,7 +58,7 @@ Values = dict[Labels, float]
 
 
 @dataclass(eq=False)
-class Front:
+class Endpoints:
     """Checks, metrics and pages of these rooms; those that are None come once it is connected."""
 
     settings: Settings
@@ -227,7 +227,7 @@ class Front:
             return None
         uid = queued.pod.uid
         told = {"uid": uid, "queue": queued.where.value, "attempts": queued.attempts}
-        held = scheduler.permits.get(uid)
+        held = scheduler.waiting_pods.get(uid)
         if held is not None:
             told |= {"node": held.node, "since": _seconds(held.since_time), "for": held.why}
         elif queued.gating_plugin:
@@ -259,7 +259,7 @@ class Front:
         if self.scheduler is not None:
             status["waitingInPermit"] = {
                 one.pod.key: {"node": one.node, "since": _seconds(one.since_time), "for": one.why}
-                for one in islice(self.scheduler.permits, _SHOWN)
+                for one in islice(self.scheduler.waiting_pods, _SHOWN)
             }
         status["shadow"] = {name: str(one) for name, one in self.shadow.tallies().items()}
         if elector is not None and elector.election.leader_elect:
@@ -304,19 +304,19 @@ def _seconds(time: float) -> str:
 
 @contextlib.asynccontextmanager
 async def served(
-    options: ServerOptions | None, front: Front, stop: asyncio.Event, *, host: str
+    options: ServerOptions | None, endpoints: Endpoints, stop: asyncio.Event, *, host: str
 ) -> AsyncIterator[None]:
     """The front is behind a server meanwhile, if there are options for one.
 
     Raises:
         CertificateError, ListenError: there cannot be one.
     """
-    front.ending = stop.is_set
+    endpoints.ending = stop.is_set
     if options is None:
         yield
         return
-    front.server = Server(options, front.site, front.clock, host=host)
-    async with front.server.running():
+    endpoints.server = Server(options, endpoints.site, endpoints.clock, host=host)
+    async with endpoints.server.running():
         yield
 
 

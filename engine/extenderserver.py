@@ -18,7 +18,7 @@ from msgspec import structs
 
 from dsl.plan import Plan
 from engine import wire
-from engine.basis import Rulers
+from engine.basis import AnyFramework
 from engine.extenders.asking import MOST_BYTES
 from engine.extenders.messages import BadAnswer, Question, asked_of, victims_of
 from engine.framework.frameworks import Frameworks
@@ -72,19 +72,21 @@ def unsaid(plans: Sequence[Plan]) -> Iterator[str]:
                 )
 
 
-def advice_of(rulers: Rulers | None, bundle: Bundle | None, worlds: Worlds) -> Advice | None:
+def advice_of(
+    frameworks: AnyFramework | None, bundle: Bundle | None, worlds: Worlds
+) -> Advice | None:
     """What is in force: who filters and scores, and who may evict whom."""
-    if bundle is None or not isinstance(rulers, Frameworks):
+    if bundle is None or not isinstance(frameworks, Frameworks):
         return None
     enforced = filter(None, map(in_force, bundle.plans))
     ordered = sorted(enforced, key=lambda plan: (plan.order, plan.name))
     # What is about several pods needs accounts that nobody keeps here.
     alone = [structs.replace(one, quotas=()) for one in ordered]
-    return next(iter(rulers)), PolicyPreemption(alone, worlds)
+    return next(iter(frameworks)), PolicyPreemption(alone, worlds)
 
 
 @dataclass(frozen=True, slots=True)
-class Adviser:
+class ExtenderServer:
     """See the module. Every answer is made from one snapshot."""
 
     rules: Rules
@@ -148,7 +150,7 @@ class Adviser:
 
 def calls_of(rules: Rules, snapshot: Callable[[], Snapshot]) -> dict[str, Call]:
     """What a server answers, by path."""
-    adviser = Adviser(rules, snapshot)
+    server = ExtenderServer(rules, snapshot)
 
     def call(answer: Callable[[bytes], bytes]) -> Call:
         async def answered(body: bytes) -> bytes:
@@ -159,7 +161,7 @@ def calls_of(rules: Rules, snapshot: Callable[[], Snapshot]) -> dict[str, Call]:
 
         return Call(answered, MOST_BYTES)
 
-    return {path: call(getattr(adviser, path.strip("/"))) for path in PATHS}
+    return {path: call(getattr(server, path.strip("/"))) for path in PATHS}
 
 
 def _read(question: Question) -> PodInfo:

@@ -26,7 +26,7 @@ from engine.ondemand import Described
 from engine.signals.samples import Series
 from engine.signals.spec import Question
 from engine.signals.store import SignalStore
-from engine.watching.sources import Source
+from engine.watches.sources import Source
 
 OBJECT: Final = "object"
 _CORE: Final = ("", "core", "v1")

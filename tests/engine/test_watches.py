@@ -28,9 +28,9 @@ from engine.policy.podreads import finished_at
 from engine.signals.spec import Question, SignalSpec
 from engine.signals.store import SignalStore
 from engine.telemetry import Telemetry
-from engine.watching import Watching
-from engine.watching.objects import ObjectSource, struct_of
-from engine.watching.usage import UsageSource
+from engine.watches import Watcher
+from engine.watches.objects import ObjectSource, struct_of
+from engine.watches.usage import UsageSource
 from tests.builders import Cache, make_node, make_pod
 from tests.engine.test_app import Process, embedded, process, run, settings_of
 from tests.engine.test_reads import OWNED, OWNER, furnish, named
@@ -215,14 +215,14 @@ def test_while_an_edit_waits_for_another_field_those_in_force_stay_as_they_are(m
             super().__post_init__()
             made.append(self)
 
-    monkeypatch.setattr("engine.watching.watching.ObjectSource", Made)
+    monkeypatch.setattr("engine.watches.watcher.ObjectSource", Made)
     wiring, nothing = Wiring(SystemClock(), Telemetry()), lambda: None
     around = cache, None, store, nothing, nothing, lambda work: work.close()
-    watching = Watching(None, wiring, *around, pods=None, sharing=PodSharing())
+    watcher = Watcher(None, wiring, *around, pods=None, sharing=PodSharing())
     fields = frozenset({Field("g/ps", "a"), Field("g/ps", "b")})
-    assert watching.want(Needs(fields=fields)) == ("g/ps",)
+    assert watcher.want(Needs(fields=fields)) == ("g/ps",)
     made[0].on_add(from_builtins(struct_of({"a", "b"}), one))
-    assert watching.due is None, "half a list is not all that there is"
+    assert watcher.due is None, "half a list is not all that there is"
 
 
 def test_objects_that_change_all_the_time_take_a_tenth_of_the_time(monkeypatch):
@@ -235,18 +235,18 @@ def test_objects_that_change_all_the_time_take_a_tenth_of_the_time(monkeypatch):
         def feed(self):
             clock.advance(3.0)
 
-    monkeypatch.setattr("engine.watching.watching.ObjectSource", Slow)
+    monkeypatch.setattr("engine.watches.watcher.ObjectSource", Slow)
     nothing = lambda: None  # noqa: E731 - short, and given twice
     around = cache, None, store, nothing, nothing, lambda work: work.close()
     wiring = Wiring(clock, Telemetry())
-    watching = Watching(None, wiring, *around, pods=None, sharing=PodSharing())
-    watching.want(Needs(fields=frozenset({Field("g/ps", "a")})))
-    [[source, _]] = watching._running.values()
+    watcher = Watcher(None, wiring, *around, pods=None, sharing=PodSharing())
+    watcher.want(Needs(fields=frozenset({Field("g/ps", "a")})))
+    [[source, _]] = watcher._running.values()
     source.news = True
-    watching.step(0.0)
+    watcher.step(0.0)
     assert clock.monotonic() == 3.0
-    assert watching.due == pytest.approx(30.05)
-    watching.step(0.0)
+    assert watcher.due == pytest.approx(30.05)
+    watcher.step(0.0)
     assert clock.monotonic() == 3.0, "nobody is told before that"
 
 
@@ -265,8 +265,8 @@ def test_secrets_are_not_read(group):
     wiring, nothing = Wiring(SystemClock(), Telemetry()), lambda: None
     store, cache = stored()
     around = cache, None, store, nothing, nothing, pytest.fail
-    watching = Watching(None, wiring, *around, pods=None, sharing=PodSharing())
-    assert not watching.want(Needs(fields=frozenset({Field(f"{group}/secrets", "data.a")})))
+    watcher = Watcher(None, wiring, *around, pods=None, sharing=PodSharing())
+    assert not watcher.want(Needs(fields=frozenset({Field(f"{group}/secrets", "data.a")})))
 
 
 class EndedError(Exception):
