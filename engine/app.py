@@ -28,7 +28,7 @@ from engine.config import Settings
 from engine.endpoints import Endpoints, served
 from engine.eventhandlers import EventHandlers, as_far_as_legible
 from engine.explain.scores import noted
-from engine.extenders.asking import Extenders
+from engine.extenders.client import Extenders
 from engine.extenders.edge import NODES as WHOLE_NODES
 from engine.extenders.edge import ExtenderBinder, WholeObjects
 from engine.extenderserver import advice_of, calls_of

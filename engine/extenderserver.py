@@ -19,7 +19,7 @@ from msgspec import structs
 from dsl.plan import Plan
 from engine import wire
 from engine.basis import AnyFramework
-from engine.extenders.asking import MOST_BYTES
+from engine.extenders.client import MOST_BYTES
 from engine.extenders.messages import BadAnswer, Question, asked_of, victims_of
 from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import SCALE
@@ -29,9 +29,9 @@ from engine.framework.status import Code
 from engine.objects import Pod
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.policy.bundle import Bundle
+from engine.policy.canary import in_force
 from engine.policy.plugin import Worlds
-from engine.policy.preempting import PolicyPreemption
-from engine.policy.shares import in_force
+from engine.policy.preemption import PolicyPreemption
 from engine.serving.server import BadCallError, Call
 
 PATHS: Final = ("/filter", "/prioritize", "/preempt")

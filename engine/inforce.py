@@ -26,7 +26,7 @@ from engine.kube.keeper import MOST_BYTES, Keeper
 from engine.kube.resources import Resource, config_maps
 from engine.objects import ConfigMap, ObjectMeta
 from engine.pods.selectors import read_selector
-from engine.policy import keeping
+from engine.policy import lastgood
 from engine.policy.bundle import Bundle, Refusal, compile_settings, file_of, in_a_line, together
 from engine.policy.findings import new_compiler
 from engine.policy.guard import Guard, Load, Measure
@@ -277,13 +277,13 @@ class InForce:
         while True:
             try:
                 data = await self._keeper.load()
-                return {} if data is None else keeping.unpack(data)
+                return {} if data is None else lastgood.unpack(data)
             except KubeError as failed:
                 if not isinstance(failed, StatusError) or failed.may_pass:
                     await sleep(_AGAIN_SECONDS)
                     continue
                 log.warning("What was kept of policies cannot be read: %s", failed)
-            except keeping.UnreadableError as wrong:
+            except lastgood.UnreadableError as wrong:
                 log.warning("What was kept of policies is of no use: %s", wrong)
             return {}
 
@@ -497,10 +497,10 @@ class InForce:
 
     def _last_good(self) -> bytes:
         tenants = {} if self._tenants is None else self._tenants.kept()
-        data = keeping.pack(self.reloader.kept() | tenants)
+        data = lastgood.pack(self.reloader.kept() | tenants)
         # Those of namespaces are left out where there is no room for all.
         fits = not tenants or len(data) <= MOST_BYTES
-        return data if fits else keeping.pack(self.reloader.kept())
+        return data if fits else lastgood.pack(self.reloader.kept())
 
     def _how_all_stand(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self.status()), indent=1)

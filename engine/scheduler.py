@@ -47,7 +47,7 @@ from engine.telemetry import Telemetry
 from engine.warmup import Warmup
 
 if TYPE_CHECKING:
-    from engine.extenders.asking import Extenders
+    from engine.extenders.client import Extenders
     from engine.extenders.edge import WholeObjects
     from engine.extenders.lane import Lane
 

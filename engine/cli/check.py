@@ -28,8 +28,8 @@ from engine.cli import options
 from engine.cli.formats import to_github, to_sarif
 from engine.cli.refusals import reported
 from engine.files import MOST_OF_OBJECTS, MOST_OF_TEXTS, bytes_in
-from engine.policy.beside import ENDING, in_folder, name_of
 from engine.policy.findings import at_load, new_compiler, place_in, without_policy
+from engine.policy.folder import ENDING, in_folder, name_of
 
 if TYPE_CHECKING:
     from engine.policy.bundle import CompileSettings

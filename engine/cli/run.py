@@ -27,7 +27,7 @@ from engine.config import ConfigError, PrometheusSection, Settings, load, parse
 from engine.display import nearest
 from engine.documents import Dumper
 from engine.endpoints import configuration
-from engine.extenders.asking import Extenders
+from engine.extenders.client import Extenders
 from engine.kube.errors import LeaseLost
 from engine.plugins.profiles import make_profiles
 from engine.pods.selectors import SelectorError, read_selector

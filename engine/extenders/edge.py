@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import msgspec
 
 from engine.extenders import messages
-from engine.extenders.asking import ExtenderError, Extenders
+from engine.extenders.client import ExtenderError, Extenders
 from engine.extenders.messages import Whole
 from engine.framework.edge import Binder, BindOutcome
 from engine.framework.effects import Bind

@@ -23,7 +23,7 @@ import msgspec
 
 from engine.basis import Basis
 from engine.cycle import conclude, feasible
-from engine.extenders.asking import Extenders
+from engine.extenders.client import Extenders
 from engine.extenders.edge import WholeObjects
 from engine.extenders.messages import Victims
 from engine.failures import Failures

@@ -28,7 +28,7 @@ from engine.framework.profile import Profile
 from engine.plugins import out_of_tree
 from engine.policy.findings import at_load, binders_of, without_policy
 from engine.policy.needs import Needs, needs_of
-from engine.policy.preempting import preempts
+from engine.policy.preemption import preempts
 from engine.policy.sources import Texts, decoded
 
 if TYPE_CHECKING:

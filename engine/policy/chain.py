@@ -11,10 +11,10 @@ from engine.framework.profile import Profile, Restricted, Weighted
 from engine.framework.runtime import MEMO_BYTES, Framework, PluginError
 from engine.framework.status import unresolvable
 from engine.policy.bundle import Bundle
+from engine.policy.canary import in_force
 from engine.policy.plugin import Worlds
-from engine.policy.preempting import PolicyPreemption, preempts
+from engine.policy.preemption import PolicyPreemption, preempts
 from engine.policy.quotas import plugin_of
-from engine.policy.shares import in_force
 
 
 def frameworks_of(

@@ -18,7 +18,7 @@ from dsl.nearest import closest
 from dsl.plan import Plan, RuleBase
 from dsl.source import SourceFile, Span, blanked
 from engine.framework.defaults import DEFAULT_BINDER, DEFAULT_WEIGHTS
-from engine.policy.shares import CANARY, SHADOW
+from engine.policy.canary import CANARY, SHADOW
 
 if TYPE_CHECKING:
     from engine.framework.profile import Profile

@@ -17,8 +17,8 @@ from msgspec.structs import astuple
 
 from dsl.plan import Plan
 from engine.cache.otherpods import FINISHED, HEARTBEATS, NOMINATED, PREVIOUS, QUEUE, TIMES, VOLUMES
+from engine.policy.events import read_and_told
 from engine.policy.findings import rules_of
-from engine.policy.waking import read_and_told
 
 #: Fields by their first words -> what has to be kept for them.
 _ATTENDED: Final[Mapping[str, frozenset[str]]] = MappingProxyType(

@@ -52,7 +52,7 @@ from engine.framework.snapshot import BoolColumn, Cause, QueueTimes, Rows, Snaps
 from engine.framework.status import Code, Status
 from engine.pods.podinfo import PodInfo
 from engine.policy import gangs
-from engine.policy.waking import (
+from engine.policy.events import (
     Deciding,
     causes_of,
     hinted_events,

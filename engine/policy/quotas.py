@@ -52,8 +52,8 @@ from engine.plugins.default_preemption import is_evicted
 from engine.plugins.hints import queue_if
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.policy.accounts import BY_NAMESPACE, Book, Key, Owner, namespace_of
+from engine.policy.events import events_of_reads
 from engine.policy.plugin import PolicyPlugin, Worlds, own_promise, place_of, promises
-from engine.policy.waking import events_of_reads
 
 _POD: Final = Resource.ASSIGNED_POD
 _FREED: Final = Action.DELETE | Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_POD_LABEL

@@ -35,8 +35,8 @@ from engine.framework.podclass import NOWHERE, steps_of
 from engine.framework.runtime import Framework, best_tier
 from engine.framework.snapshot import BoolColumn, IntColumn
 from engine.policy.bundle import identity
+from engine.policy.canary import Chosen, in_shadow
 from engine.policy.plugin import PolicyPlugin, Worlds, applying, place_of
-from engine.policy.shares import Chosen, in_shadow
 from engine.telemetry import SHADOW_OUTCOMES, Count, Telemetry
 
 log = logging.getLogger(__name__)

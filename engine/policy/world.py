@@ -33,7 +33,8 @@ from engine.plugins.node_selector import eligibility_key, eligible
 from engine.pods.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodInfo
 from engine.pods.workloads import workload_of
 from engine.policy.accounts import over_minimum, quota_amounts, quota_flag, quota_name
-from engine.policy.elsewhere import (
+from engine.policy.gangs import group_number
+from engine.policy.objectreads import (
     LEASES,
     ImageLists,
     NodeObjects,
@@ -42,7 +43,6 @@ from engine.policy.elsewhere import (
     workload_object,
     workload_texts,
 )
-from engine.policy.gangs import group_number
 from engine.policy.podreads import (
     UnreadFieldError,
     all_containers_of,

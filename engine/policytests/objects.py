@@ -28,7 +28,7 @@ from engine.pods.podinfo import (
     make_pod_info,
 )
 from engine.pods.workloads import TEMPLATES, pod_of_manifest, top_owner, workload_of
-from engine.policy.elsewhere import LEASES
+from engine.policy.objectreads import LEASES
 
 Tree = dict[str, Any]
 ReadText = Callable[[str], str]

@@ -21,9 +21,9 @@ from engine.framework.runtime import Framework
 from engine.plugins.no_nodes import PrioritySort
 from engine.plugins.registry import make_plugin
 from engine.policy import chain
-from engine.policy.beside import ENDING, PolicyText, in_folder
 from engine.policy.bundle import Bundle
 from engine.policy.findings import PLUGINS, new_compiler
+from engine.policy.folder import ENDING, PolicyText, in_folder
 from engine.policy.plugin import Worlds
 from engine.policytests.judging import CannotJudgeError
 

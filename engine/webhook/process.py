@@ -28,7 +28,7 @@ from engine.kube.reflector import Reflector
 from engine.kube.session import KubeClient, Session
 from engine.kube.wiring import Wiring, connect, keep_asking
 from engine.plugins.profiles import make_profiles
-from engine.policy import keeping
+from engine.policy import lastgood
 from engine.policy.reloader import Kept
 from engine.serving.certificates import Certificates, repeated
 from engine.serving.exposition import CONTENT_TYPE, exposition, measure_process
@@ -215,8 +215,8 @@ class Webhook:
                 status, data = await keeper.told(), await keeper.load()
             if status is not None:
                 self._cluster = wire.decode(_status.decode, status).cluster
-            return {} if data is None else keeping.unpack(data)
-        except (KubeError, TimeoutError, msgspec.DecodeError, keeping.UnreadableError) as failed:
+            return {} if data is None else lastgood.unpack(data)
+        except (KubeError, TimeoutError, msgspec.DecodeError, lastgood.UnreadableError) as failed:
             why = str(failed) or "the API server takes too long"
             if why != self._told:
                 self._told = why

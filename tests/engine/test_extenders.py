@@ -20,7 +20,7 @@ from engine.channels import load_pair
 from engine.config import ConfigError, SchedulerDocument, Settings, parse
 from engine.cycle import conclude, decide, feasible
 from engine.extenders import messages
-from engine.extenders.asking import ExtenderError, Extenders
+from engine.extenders.client import ExtenderError, Extenders
 from engine.extenders.edge import ExtenderBinder, WholeObjects
 from engine.framework.edge import BindOutcome
 from engine.framework.effects import Bind

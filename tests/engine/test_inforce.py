@@ -14,14 +14,14 @@ from engine.inforce import Ears, InForce
 from engine.kube.errors import Unreachable, status_error
 from engine.objects import ConfigMap, ObjectMeta
 from engine.plugins.profiles import make_profiles
-from engine.policy import keeping
+from engine.policy import lastgood
 from engine.policy.guard import Load
 from engine.policy.reloader import Kept, digest
 from engine.telemetry import Telemetry
 
 TITLE = "ConfigMap berth/policies"
 GOOD, BROKEN = {"own.policy": "filter: node.label a\n"}, {"own.policy": "filter: node.lable a\n"}
-KEPT = keeping.pack({TITLE: Kept(GOOD)})
+KEPT = lastgood.pack({TITLE: Kept(GOOD)})
 
 
 class Keeper:
@@ -40,7 +40,7 @@ class Keeper:
         return answer
 
     def keep(self, data):
-        self.kept.append(keeping.unpack(data()))
+        self.kept.append(lastgood.unpack(data()))
 
     def tell(self, text):
         self.told = json.loads(text())
@@ -158,7 +158,7 @@ def test_a_new_leader_reads_what_was_taken_back_before_it_writes_and_only_a_lead
     leads.append(True)
     in_force._write_down()
     assert keeper.kept == []
-    keeper.answers.append(keeping.pack({TITLE: Kept(GOOD, digest(bad))}))
+    keeper.answers.append(lastgood.pack({TITLE: Kept(GOOD, digest(bad))}))
     asyncio.run(in_force.lead(asyncio.sleep))
     work()
     assert in_force.bundle.files == GOOD

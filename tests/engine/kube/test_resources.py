@@ -22,7 +22,7 @@ from engine.kube.resources import (
     nodes,
     pods,
 )
-from engine.policy.elsewhere import LEASES as NODES
+from engine.policy.objectreads import LEASES as NODES
 
 RBAC = Path(__file__).parents[3] / "deploy/kustomize/components/every-policy/role.yaml"
 

@@ -16,7 +16,7 @@ from engine.framework.decision import Placed
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.status import Code
 from engine.objects import Namespace, from_builtins
-from engine.policy.waking import events_of_reads
+from engine.policy.events import events_of_reads
 from tests.builders import Cache, make_node, make_pod
 from tests.effort import examples
 from tests.engine.policy.builders import NOW, Samples, chain, policies

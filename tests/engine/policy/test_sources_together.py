@@ -15,7 +15,7 @@ from engine.inforce import Ears, InForce
 from engine.kube.errors import StatusError
 from engine.objects import ConfigMap, ObjectMeta
 from engine.plugins.profiles import make_profiles
-from engine.policy import keeping
+from engine.policy import lastgood
 from engine.policy.bundle import Bundle, Refusal, compile_at_once, compile_settings
 from engine.policy.chain import frameworks_of
 from engine.policy.guard import Guard, Load
@@ -264,15 +264,15 @@ def test_kept_texts_are_packed_and_unpacked():
     world.offer(A, {"t.policy": "score: 2  # ä\n", "b.policy": b"score: 1\n"})
     kept = world.reloader.kept()
     assert kept == {A.title: Kept({"b.policy": "score: 1\n", "t.policy": "score: 2  # ä\n"})}
-    assert keeping.unpack(keeping.pack(kept)) == kept
+    assert lastgood.unpack(lastgood.pack(kept)) == kept
     turned = {A.title: Kept(dict(reversed(kept[A.title].files.items())))}
-    assert keeping.pack(turned) == keeping.pack(kept)
+    assert lastgood.pack(turned) == lastgood.pack(kept)
 
 
 @pytest.mark.parametrize("change", [lambda d: d[:-3], lambda d: b"no" + d, lambda d: b""])
 def test_kept_texts_that_somebody_changed_are_of_no_use(change):
-    with pytest.raises(keeping.UnreadableError):
-        keeping.unpack(change(keeping.pack({A.title: Kept(TEST)})))
+    with pytest.raises(lastgood.UnreadableError):
+        lastgood.unpack(change(lastgood.pack({A.title: Kept(TEST)})))
 
 
 # ---- taken back ----------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ def test_what_was_taken_back_is_not_tried_again_after_a_restart():
     world.offer(A, TEST)
     world.offer(A, OTHER)
     world.reloader.go_back("errors rose")
-    kept = keeping.unpack(keeping.pack(world.reloader.kept()))
+    kept = lastgood.unpack(lastgood.pack(world.reloader.kept()))
     again = World(A, kept={})
     again.reloader.restore(kept)
     bundle, refused = again.offer(A, OTHER)
@@ -385,7 +385,7 @@ def test_what_was_taken_back_of_a_source_without_any_other_texts_is_kept_too():
     world.offer(B, SORTS)
     world.reloader.go_back("errors rose")
     again = World(A, kept={})
-    again.reloader.restore(keeping.unpack(keeping.pack(world.reloader.kept())))
+    again.reloader.restore(lastgood.unpack(lastgood.pack(world.reloader.kept())))
     again.reloader.offer(A, TEST)
     bundle, refused = again.offer(B, SORTS)
     assert sorted(bundle.files) == ["x/a/t.policy"]
@@ -594,7 +594,7 @@ def test_rules_of_sources_for_other_profiles_do_not_contradict_each_other(profil
     ("code", "restored"), [(429, True), (401, True), (503, True), (403, False)]
 )
 def test_what_was_kept_is_asked_for_until_the_server_gives_it_or_will_not(code, restored):
-    data = keeping.pack({"ConfigMap x/a": Kept(TEST)})
+    data = lastgood.pack({"ConfigMap x/a": Kept(TEST)})
     answers = [StatusError(code, "", "no"), data]
     put, slept = [], []
 

@@ -17,7 +17,7 @@ from engine.framework.frameworks import Frameworks
 from engine.inforce import Ears, InForce
 from engine.objects import ConfigMap, ObjectMeta
 from engine.plugins.profiles import make_profiles
-from engine.policy import keeping
+from engine.policy import lastgood
 from engine.policy.bundle import Bundle, Refusal, compile_at_once, compile_settings
 from engine.policy.chain import frameworks_of
 from engine.policy.guard import Load
@@ -156,7 +156,7 @@ class Keeper:
     """What was kept before the start."""
 
     def __init__(self, kept):
-        self.data = keeping.pack(kept)
+        self.data = lastgood.pack(kept)
 
     async def load(self):
         return self.data

@@ -14,7 +14,7 @@ from dsl.types import Kind, Level
 from engine.objects import Namespace, Node, OwnerReference, Pod, from_builtins
 from engine.pods.podinfo import make_pod_info
 from engine.pods.workloads import owned_by, workload_of
-from engine.policy.elsewhere import ImageLists
+from engine.policy.objectreads import ImageLists
 from engine.policy.podreads import epoch_seconds, reader_of
 from engine.policy.world import (
     DEFAULT_GPUS,

@@ -13,7 +13,7 @@ from engine.kube.keeper import Keeper
 from engine.kube.session import Response
 from engine.kube.wiring import Wiring
 from engine.objects import ConfigMap, ObjectMeta
-from engine.policy import keeping
+from engine.policy import lastgood
 from engine.policy.reloader import Kept
 from engine.telemetry import Telemetry
 from engine.webhook.process import Webhook, WebhookOptions
@@ -59,12 +59,12 @@ def test_texts_that_were_taken_back_and_the_size_of_the_cluster_are_read_each_ti
     server = Server()
     process, remembered = asked(server)
     assert remembered() == {}, "nothing is kept yet"
-    server.keep(keeping.pack({TITLE: Kept({"x.policy": "score: 1\n"}, "bad")}))
+    server.keep(lastgood.pack({TITLE: Kept({"x.policy": "score: 1\n"}, "bad")}))
     server.tell('{"bundle": "b", "cluster": {"nodes": 5000, "pods": 90000}, "sources": []}')
     assert remembered()[TITLE] == Kept({"x.policy": "score: 1\n"}, "bad")
     assert process._cluster.pods == 90_000
     assert process.in_force.reloader.there() == (5_000, 90_000)
-    server.keep(keeping.pack({TITLE: Kept({"x.policy": "score: 1\n"}, "worse")}))
+    server.keep(lastgood.pack({TITLE: Kept({"x.policy": "score: 1\n"}, "worse")}))
     assert remembered()[TITLE].barred == "worse"
 
 
