@@ -1,10 +1,10 @@
-"""Classes of pods by what plugins read of them, as many as their bytes allow.
+"""Classes of pods by what plugins read of them: a memo bounded by bytes, least recently used first.
 
-Those that only plugins tell apart which look further than a row have one column of keys together:
-with a service each, a thousand workloads of the same size are a thousand classes and one column.
+Classes that differ only for plugins that look beyond a row share one column of keys: a thousand
+workloads of one size, each with its service, are a thousand classes and one column.
 
-A pod that waits has the name of its class (`ClassName`) and not the class, so that a class which
-is not used any more, or whose profile is no longer in force, is not kept alive by pods.
+A pod refers to the name of its class (`ClassName`), not to the class, so that waiting pods keep no
+class alive that is unused, or whose profile is no longer in force.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ _KEPT: Final = "class"
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class ByRow:
-    """What of the key of a class is answered by row, once for all classes with the same.
+    """The part of class keys that concerns rows, once for all classes with an equal one.
 
-    `turn` is how the order of ties is turned.
+    `turn` is how it turns the order of ties.
     """
 
     turn: int
     columns: dict[bool, ref[KeyColumn]] = field(default_factory=dict)
-    """Of classes with a wide filter, and of others; those that a class has."""
+    """By whether the classes have a wide filter; those that some class uses."""
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class ClassName:
-    """What tells a class from others, once for all its pods."""
+    """The key of a class, one object for all its pods."""
 
     key: tuple[Hashable, ...]
     by_row: ByRow
     passing: bool
-    """Whether a pod may have another soon, and is asked; see `Passing`."""
+    """Whether a part of the key is `Passing`: then pods are asked for it again."""
 
 
 @dataclass(slots=True, eq=False)
 class _Kept:
-    """What a pod remembers: its class, and what that depended on besides; see `Classes._stamp`."""
+    """What a pod remembers: its class, and `Classes._stamp` at the time."""
 
     name: ClassName
     stamp: tuple[Hashable, ...]
@@ -80,7 +80,7 @@ class Classes:
         self._seed = seed
         self._most_bytes = most_bytes
         self._versions = [(name, p.key_version) for name, p in keyed if p.key_version is not None]
-        """What keys depend on besides the pod."""
+        """What class keys depend on besides the pod."""
         self.keys_move = any(points.key_moves for _, points in keyed)
         self._keep_names = bool(most_bytes) and not self.keys_move
         self._owner = object()
@@ -88,7 +88,7 @@ class Classes:
         self._classes: dict[ClassName, PodClass] = {}
         self._rows: WeakValueDictionary[tuple[Hashable, ...], ByRow] = WeakValueDictionary()
         self._uses = 0
-        # Those that were new last, with the use that made them.
+        # The newest classes, with the use that made each.
         self._new: deque[tuple[ClassName, int]] = deque()
 
     def key(
@@ -98,9 +98,9 @@ class Classes:
         before: Sequence[Hashable],
         moved: Container[str] | None,
     ) -> tuple[Hashable, ...] | None:
-        """What tells the pod's class: pods with equal keys get equal answers. None: unlike any.
+        """The class key: pods with equal ones get equal answers. None: no other pod is alike.
 
-        Of a pod that had a key `before`, only plugins are asked whose versions `moved`; None: all.
+        If the pod had a key `before`, only plugins whose versions `moved` are asked; None: all.
 
         Raises:
             PluginError: a plugin raised.
@@ -117,7 +117,7 @@ class Classes:
         return None if UNSHARED in key else tuple(key)
 
     def name(self, pod: PodInfo, snapshot: Snapshot) -> ClassName | None:
-        """The name of the pod's class, remembered by the pod. None: it is unlike any.
+        """The name of the pod's class, which the pod remembers. None: no other pod is alike.
 
         Raises:
             PluginError: a plugin raised.
@@ -152,7 +152,7 @@ class Classes:
         return found
 
     def _stamp(self, snapshot: Snapshot) -> tuple[Hashable, ...]:
-        """Whose the class is, and what else its key depends on besides the pod."""
+        """The owner of the class and all that its key depends on besides the pod."""
         stamp: list[Hashable] = [self._owner]
         for plugin, version in self._versions:
             try:
@@ -180,10 +180,10 @@ class Classes:
         return found
 
     def column(self, of: PodClass, *, wide: bool, alone: bool) -> KeyColumn:
-        """The column of a class; new ones have to be filled.
+        """The column of a class; a new one has to be filled.
 
-        `wide` tells those with a wide filter, which score later, from others. One that is to be
-        `alone` is nobody else's.
+        Classes with a `wide` filter score later, so they share no column with others. A column that
+        is to be `alone` is shared with none.
         """
         name = of.name
         if name is None:
@@ -199,12 +199,12 @@ class Classes:
         return found
 
     def _make_room(self, size: int) -> None:
-        """Forgets the classes used longest ago once they are too many for their bytes."""
+        """Forgets the least recently used classes once they are too many for their bytes."""
         most = self._most_bytes // max(1, size)
         most_classes = most // (_BYTES_A_KEY + _BYTES_A_GROUP)
         most_classes = min(_MOST_CLASSES, max(_LEAST_CLASSES, most_classes))
         if len(self._new) >= min(_MOST_NEW, most_classes // 2):
-            # What no second pod asked for gives its memory to the next that are new.
+            # A class that no second pod asked for makes room for new ones.
             name, use = self._new.popleft()
             known = self._classes.get(name)
             if known is not None and known.used == use:

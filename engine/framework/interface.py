@@ -1,13 +1,13 @@
-"""What a plugin is: a name and the functions it has, one an extension point, in two tiers.
+"""What a plugin is: a name and functions, one for each extension point it has, in two tiers.
 
-The pure tier (everything up to post-filter) is vectorised: where kube-scheduler calls Filter and
-Score once a node, ours are called once with `rows`, and answer for all of them. The full pass and
-the pass over the rows that changed are the same call. The acting tier returns effects
-(`effects.py`) that the scheduler executes; none of it is needed to decide.
+The pure tier (everything up to PostFilter) is vectorised: kube-scheduler calls Filter and Score
+once a node, here they are called once for all `rows`, and in the same way for the rows that
+changed. The acting tier returns effects (`effects.py`) that the scheduler executes; no decision
+needs it.
 
-Pods that no plugin can tell apart are a class. `class_key` is what a plugin reads of the pod.
-What a plugin answers for a class, and what its answer depends on, comes back from `pre_filter` and
-`pre_score`: they are asked once a class, and again when what they say they depend on has changed.
+Pods that no plugin can tell apart are a class; `class_key` is what a plugin reads of the pod.
+`pre_filter` and `pre_score` return what a plugin answers for a class and what that depends on: they
+are called once a class, and again when what they depend on has changed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from engine.framework.trials import Trial
 
 State = Any
-"""What a plugin worked out before the nodes and wants back with each question; its own business."""
+"""What a plugin made in PreFilter or PreScore for its own Filter or Score, as in a CycleState."""
 
 Scores = NDArray[np.float64]
 """One number a row. In-tree plugins hold whole numbers in it, exact below 2^53."""
@@ -53,10 +53,10 @@ class Scope(Enum):
     ROW = "row"
     """Only that node's row and the version: changed rows can be asked alone."""
     FEASIBLE = "feasible"
-    """Of scores: also which nodes are feasible. Asked about these, and again when their set, the
-    version, or one of the causes in any row has changed."""
+    """Scores only: also the set of feasible nodes. Asked about those, and again when the set, the
+    version, or one of the causes in any row changes."""
     ALL = "all"
-    """Other rows too, or pods elsewhere: asked about all rows in every cycle."""
+    """Other rows too, or pods on other nodes: asked about all rows in every cycle."""
 
 
 class Normalization(Enum):
@@ -75,13 +75,13 @@ class Normalization(Enum):
 GroupColumn = NDArray[np.int16] | NDArray[np.int32]
 
 Moved = dict[int, int] | None
-"""Rows that may have changed their group, each with the group before; None: all are new."""
+"""Rows that may be in another group now, each with its former one; None: any row may be."""
 
 
 class Grouped(Protocol):
-    """What is answered by groups of rows of which there are few, as pods elsewhere come and go.
+    """Answers of scope ALL that are equal within groups of rows, such as the nodes of a zone.
 
-    `sync` is asked in every cycle before all else.
+    `sync` is called first in every cycle.
     """
 
     @property
@@ -134,10 +134,10 @@ class PreResult(msgspec.Struct, frozen=True, eq=False):
 class PreFilterResult(PreResult, frozen=True, eq=False):
     """How a plugin filters for one class of pods.
 
-    `rows`, if not None, are the only nodes worth asking anyone about; `names` are the same nodes
-    and those wanted that do not exist (two plugins conflict if they want no name in common). Where
-    `rejects` is false, the filter would pass every node, and is not asked. `grouped` gives what the
-    filter gives, of a scope of ALL, by groups.
+    `rows`, if not None, are the only candidates (NodeNames of kube-scheduler); `names` are their
+    names and those of wanted nodes that do not exist: plugins without a name in common conflict. If
+    `rejects` is false, the filter would pass every node and is not called. `grouped` answers for a
+    filter of scope ALL, by groups.
     """
 
     rows: NDArray[np.intp] | None = None
@@ -149,9 +149,9 @@ class PreFilterResult(PreResult, frozen=True, eq=False):
 class PreScoreResult(PreResult, frozen=True, eq=False):
     """How a plugin scores for one class of pods.
 
-    With a scope of ROW `score` is asked about any rows, feasible or not; otherwise about the
-    feasible ones: with `shared`, classes that can go to the same nodes keep one answer together.
-    `grouped` gives what score and normalisation give, of a scope of ALL, by groups.
+    With scope ROW `score` is called for any rows, feasible or not; otherwise for the feasible ones,
+    and with `shared`, classes with the same feasible nodes keep one answer together. `grouped`
+    answers for score and normalisation of scope ALL, by groups.
     """
 
     normalization: Normalization = Normalization.NONE
@@ -182,7 +182,7 @@ class Verdicts(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def by_first(cls, reasons: Sequence[tuple[Status, BoolColumn]]) -> Verdicts:
-        """Reasons, and the rows that each is against: a row has the first of them."""
+        """Reasons, each with the rows that it rejects; the first of them is that of the row."""
         if not reasons:
             return ALL_PASS
         rejected = np.logical_or.reduce([against for _, against in reasons])
@@ -202,10 +202,10 @@ ALL_PASS = Verdicts(None, tuple)
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """An amount that a row must have left for a pod: it passes where `limit - used >= need`.
+    """An amount that a node must have left for the pod: it passes where `limit - used >= need`.
 
-    A pod that is on the node takes what it requests of `resource`; one, if that is empty. `short`
-    is the reason where it does not pass.
+    A pod on the node uses what it requests of `resource`, or 1 if that is empty. `short` is the
+    reason of a rejection.
     """
 
     resource: str
@@ -214,23 +214,23 @@ class Room:
     need: int
     short: str
     quota: str = ""
-    """Whose it is, where each node has the same left of it and pods of any nodes hold it."""
+    """The quota that it is of, if any: equal on all nodes, and used by pods of any node."""
     holds: IntColumn | None = None
-    """(P,) what they hold then; of pods that are promised a node `used` has it."""
+    """(P,) what each pod uses of the quota; `used` includes nominated pods."""
 
     @property
     def title(self) -> str:
-        """Tells it from rooms of which pods take something else."""
+        """Tells it from rooms that pods use otherwise."""
         return f"quota {self.quota}" if self.quota else f"request {self.resource}"
 
     def held(self, pod: PodInfo) -> int:
-        """What a pod on the node takes of it."""
+        """What a pod on the node uses of it."""
         if self.holds is not None:
             return 0
         return pod.requests.get(self.resource, 0) if self.resource else 1
 
     def held_by(self, pods: PodColumns, rows: NDArray[np.intp]) -> IntColumn:
-        """What each of some pods, by their rows, takes of it."""
+        """What each of some pods, by their rows, uses of it."""
         if self.holds is not None:
             return self.holds[rows]
         if not self.resource:
@@ -240,11 +240,11 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Rooms:
-    """All that moves with the pods of a row in the filters for a pod.
+    """What the filters say of nodes that pods leave, where amounts alone decide about that.
 
-    `open` are the rows asked that pass all other filters; `plugins` are those that `each` is of.
-    More decides on rows that are `apart`, and where a pod leaves one of those of another filter
-    that `concerns` it, by its name.
+    `each` stands for the filters of `plugins`; `open` are the rows that all other filters pass.
+    More than amounts decides on rows that are `apart`, and where a pod leaves a row of `concerns`
+    (plugin, rows, whether its filter looks at that pod).
     """
 
     plugins: frozenset[str]
@@ -255,11 +255,11 @@ class Rooms:
 
 
 WhatIf = Callable[[PodInfo, Snapshot], "Trial"]
-"""Begins a trial. Nothing is kept of it."""
+"""Makes a trial; nothing of it is kept in the memo."""
 
 
 class Joint(Protocol):
-    """What a filter by row and scores by row say to one class, in one pass, as each says alone."""
+    """A filter and scores of scope ROW for one class, in one pass, each as it says alone."""
 
     @property
     def scorers(self) -> Collection[str]:
@@ -267,16 +267,16 @@ class Joint(Protocol):
         ...
 
     def totals(self, snapshot: Snapshot, rows: Rows) -> tuple[BoolColumn, Scores] | None:
-        """Which of the rows pass, and what their scores, weighed, add up to; None: ask each alone.
+        """Which of the rows pass, and their weighted total scores; None: ask each plugin.
 
         Borrowed until the next call, and may be written to.
         """
         ...
 
     def row(self, snapshot: Snapshot) -> Callable[[int], float | None]:
-        """Makes what says the same of single rows, while `layout` stays.
+        """A function that says the same of a single row, valid while `layout` stays.
 
-        Below zero: it does not pass; None: as for `totals`.
+        Below zero: the row does not pass; None: as for `totals`.
         """
         ...
 
@@ -295,9 +295,9 @@ SILENT: Final = _Silent()
 
 
 class Passing(tuple[Hashable, ...]):
-    """As a class key: of objects that the pod has for itself, and asked for in each cycle.
+    """As a class key: made of objects of the pod's own (claims), so asked for in every cycle.
 
-    Pods of equal keys share answers now, and each is woken, and rejected, by itself.
+    Pods with equal keys share answers for now, but each is rejected and woken by itself.
     """
 
     __slots__ = ()
@@ -374,42 +374,39 @@ class Points:
             rejected; seconds since the epoch, infinite for never.
         sort_key: the place in the queue, smaller first; exactly one plugin of a profile has it.
             Taken when the pod is queued, at that time in seconds since the epoch.
-        kin: of a pod that is in a gang, what the other members share with it, None otherwise.
+        kin: the key that all members of the pod's gang share, None if it is in none.
         gang: the gang of a pod, None if it is in none.
         class_key: what filter and score read of the pod. Made of texts, numbers, bytes, tuples and
             frozensets, or `UNSHARED` or `Passing`. `SILENT` of a plugin that has no say about the
             pod: among equal nodes the choice is then the same as without it.
-        wide_key: `class_key` says nothing of what is answered by row: what it tells apart are
-            answers of a scope of ALL, and whether there are any.
-        key_version: what else `class_key` depends on, if it is cheap to tell.
-        key_moves: `class_key` looks at more than that, so it is asked in every cycle; otherwise
-            once a pod.
-        told_key: what the reasons of rejected nodes say of the pod beside that: pods of a class are
-            told the same while it is equal.
-        pre_filter: once a class at most, before any node: what is said by rows alone, of a pod with
-            this `class_key`, is kept. Without it, the filter is always asked.
+        wide_key: `class_key` is about answers of scope ALL only (and whether there are any); rows
+            are answered alike whatever it is.
+        key_version: what `class_key` depends on besides the pod, if that is cheap to tell.
+        key_moves: `class_key` depends on more, so it is asked in every cycle; otherwise once a pod.
+        told_key: what reasons mention of the pod that is not in its class: pods of a class with
+            equal ones are told the same.
+        pre_filter: once a class at most; an answer of scope ROW without a version is kept for all
+            pods with this `class_key`. Without it, the filter is always called.
         filter: once a class for all rows, then for changed rows.
-        unfiltered: what the plugin has in a profile that turns its filter off, where the rest of it
-            builds on what the filter finds.
+        unfiltered: what the plugin does in a profile that turns its filter off, where the rest of
+            it builds on what the filter finds.
         pre_score: as `pre_filter`.
         score: raw scores of rows; None: the plugin abstains.
         normalize: raw scores of all feasible nodes -> 0..100, for Normalization.CUSTOM.
-        tiers: masks over candidates: who comes before others whatever the scores are, the most
-            important first.
-        with_pod: the state of `pre_filter` with a pod more (1) or less (-1) on a row; what it sees
-            in the what-if snapshot of such a question is enough without it.
-        counts_pods: `pre_filter` counts pods wherever they are, so that pods that come together
-            can be too many though each alone is not.
-        what_if: instead of `pre_filter` for questions about rows as they could be, where pods that
-            leave may change what that says of all nodes: it never ends the question.
+        tiers: masks over candidates: which come before others whatever their scores, the most
+            important mask first.
+        with_pod: the state of `pre_filter` after a pod came to a row (1) or left it (-1), as
+            AddPod and RemovePod; not needed where the filter reads the what-if snapshot alone.
+        counts_pods: `pre_filter` counts pods wherever they are: several may be too many together.
+        what_if: replaces `pre_filter` in what-if questions, where pods that leave may change what
+            it says of all nodes; never ends the cycle.
         concerns: whether another pod that comes to a row or leaves it can change the answer about
-            it; of two pods equal but for name and requests both do, or neither. Without it, all
-            may.
-        yields: of the rows, those where pods that leave can change the answer. Without it, all.
-        rooms: what the filter comes to if it is nothing but a look at amounts of the row.
-        joint: what stands for the filter and some of these scores, each with weight and state.
-        warm: what the first question would take long for, in steps of some milliseconds; taken
-            between cycles, on a snapshot that may be out of date. They change no answer.
+            the row; the same for pods equal but for name and requests. Without it, all may.
+        yields: the rows where pods that leave can change the answer. Without it, all.
+        rooms: the amounts that the filter compares, if it compares nothing else.
+        joint: answers the filter and some of these scores, each with weight and state, in one pass.
+        warm: prepares what the first question would take long for, in steps of some milliseconds
+            between cycles, on a snapshot that may be out of date. Changes no answer.
         post_filter: asked in order when no node is feasible, until one succeeds, or says that
             nothing helps (unresolvable).
         rescue_key: what `post_filter` reads of the pod, but its class, priority and preemption
@@ -419,12 +416,11 @@ class Points:
 
     Attributes:
         reserve: anything but Success takes the pod back.
-        permit: lets the pod go, holds it or takes it back; also asked how many seconds it has
-            waited by now, 0 at first.
+        permit: lets the pod go, holds it or takes it back; given how many seconds it has waited.
         pre_bind: what is to be done before the pod is bound.
         bind: how it is bound; the first that has a say, and does not say None, wins.
-        binder: what has to be done so that somebody else binds a pod that `bind` hands to this
-            plugin; then the scheduler waits until the pod is on its node.
+        binder: has somebody else bind a pod that `bind` hands to this plugin; the scheduler waits
+            until the pod is on its node.
         post_bind: Events to tell and patches to write once the pod is known to be bound; one that
             cannot be written is logged.
         acts_on: whether any of these has anything to do with the pod; what it says of a pod never

@@ -1,15 +1,15 @@
-"""What is known of one class of pods: a sort key for every node, kept up to date by changed rows.
+"""A class of pods: a sort key for every node, kept up to date by the rows that changed.
 
-The key of a node is its total score, in steps of 1/65,536, and behind it the node's place in the
-class's order of ties; `NOWHERE` where the pod cannot go. Choosing a node is finding the highest
-key. What every node is given alike (`base`) is in no key.
+The key of a node is its total score in steps of 1/65,536, followed by the node's place in the order
+of ties; `NOWHERE` if it is not feasible. Choosing a node is finding the highest key. Points that
+every node gets (`base`) are in no key.
 
-What plugins answer by row is baked into the keys. Masks and raw scores that do not depend on the
-pod but through a plugin's `shared` key are kept once for all classes (`derived`). What looks
-further than a row and the set of feasible nodes is not in the keys: it is asked in every cycle.
-Classes that differ in that alone have one column of keys together.
+The keys hold what plugins answer by row. Masks and raw scores that depend on the pod only through a
+plugin's `shared` key are kept once for all classes (`derived`). What depends on more than the row
+and the set of feasible nodes is asked in every cycle; classes that differ in that alone share their
+column of keys.
 
-A class asks plugins and decides nothing; it is made by `classes`, filled by `classupdater`.
+Made by `classes`, filled by `classupdater`.
 """
 
 from __future__ import annotations
@@ -43,30 +43,30 @@ NOWHERE: Final = -(1 << 62)
 _NO_CELLS: Final = memoryview(b"")
 
 
-class OutOfRange(Exception):  # noqa: N818 - an answer that ends an update, not a fault of ours
+class OutOfRange(Exception):  # noqa: N818 - ends an update, and is no fault of ours
     """A score of a feasible node is outside 0..100."""
 
 
 @dataclass(slots=True, eq=False)
 class Lookup:
-    """Scores that are looked up by row: normalised over the feasible nodes, or made of them."""
+    """A column of scores that depend on the set of feasible nodes."""
 
     scoring: Scoring
     column: Scores
     weight: float
     raw: Scores | None = None
-    """What was normalised; None: the scores are made of the feasible nodes."""
+    """The raw scores of rows that were normalised; None: the plugin scored the feasible nodes."""
     top: float = 0.0
-    """The highest raw score of a feasible node, by which it was normalised."""
+    """The highest raw score of a feasible node, by which they were normalised."""
     many: int = 0
-    """How many feasible nodes have it."""
+    """How many feasible nodes have that score."""
     cells: memoryview[Any] = field(init=False)
 
     def __post_init__(self) -> None:
         self.cells = self.column.data
 
     def stands(self, came: Iterable[int], went: Iterable[int]) -> bool:
-        """Whether it is as it was after these rows became feasible, or ceased to be."""
+        """Whether it still holds after rows became feasible (`came`) or ceased to be (`went`)."""
         raw, top = self.raw, self.top
         if raw is None:
             return False
@@ -85,12 +85,12 @@ At = Callable[[], Snapshot]
 
 @dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class KeyColumn:
-    """What plugins answer by row for some classes, as a sort key for every node; see the module."""
+    """The sort keys of all nodes, for one or several classes; see the module."""
 
     offset: int
     """How it turns the order of ties."""
     ties: int = 0
-    """Which order of ties the keys have."""
+    """The version of the order of ties that is in the keys."""
     fills: int = 0
     """How often plugins were asked about all rows."""
     place: Place = field(default_factory=Place)
@@ -98,47 +98,46 @@ class KeyColumn:
     """What the answers depend on besides rows."""
     by_row: list[Filtering] = field(default_factory=list)
     allowed: NDArray[np.intp] | None = None
-    """The only rows worth asking about."""
+    """The only candidate rows; None: all."""
     joint: Joint | None = None
-    """What stands for some of the filters and scores by row."""
+    """Answers for some of the filters and scores by row."""
     joint_name: str = ""
-    """Whose filter that is."""
+    """The plugin of that filter."""
     joint_scorers: list[Scoring] = field(default_factory=list)
     filters: list[Filtering] = field(default_factory=list)
     """The other filters by row."""
     scorers: list[Scoring] = field(default_factory=list)
     lookups: list[Lookup] = field(default_factory=list)
     uniform: list[Scoring] = field(default_factory=list)
-    """Scores that are the same on all nodes; they are in `base`."""
+    """Scores that are equal on all nodes; they are in `base`."""
     late: frozenset[str] = frozenset()
-    """Whose scores are asked in every cycle, as a wide filter says then who is feasible."""
+    """Plugins that score in every cycle, once a wide filter has said which nodes are feasible."""
     base: float = 0.0
     causes: int = 0
     """Changes of a row that can change its key."""
     touched: int = 0
-    """Changes of any row after which the scores of all have to be asked again."""
+    """Changes of any row that change scores of others, so that all are asked again."""
     column: IntColumn = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     cells: memoryview[Any] = _NO_CELLS
     log: Log | None = None
-    """The rows whose key changed, as ~row if they became feasible or ceased to be; None: nobody
-    reads it."""
+    """Rows whose key changed, as ~row if feasibility did, too; None: nobody reads it."""
     shared_causes: int = 0
-    """Changes of a row that can change what it shares with other columns."""
+    """Changes of a row that can change what is shared with other columns."""
     shared_stamp: int = 0
     """The `stamp` with which the keys were made."""
     feasible: int = 0
     whole: bool = True
-    """Whether all scores are whole numbers, so that a key says the total exactly."""
+    """Whether all scores are whole numbers, so that a key holds the exact total."""
     unfit: Rejections | None = None
-    """Why it fits nowhere, until something moves that could change that."""
+    """Why no node is feasible, until something changes that matters to it."""
     told: Sequence[Hashable] = ()
-    """What that says of the pod; see `Points.told_key`."""
+    """The `Points.told_key`s with which that was worded."""
     bad: Exception | None = None
-    """What is to be raised if it comes to scoring."""
+    """To be raised once scores are needed."""
     row: Callable[[int], int | None] | None = None
     """See `row_of`; None: to be made."""
     at: Snapshot | None = None
-    """What plugins are asked about then: never one of before."""
+    """The snapshot that `row` asks about."""
 
     def now(self) -> Snapshot:
         """The snapshot to which it is brought up."""
@@ -146,53 +145,53 @@ class KeyColumn:
         return self.at
 
     def baked(self) -> list[Scoring]:
-        """The scores that are in the keys."""
+        """All scores that are in the keys."""
         scorers = [*self.joint_scorers, *self.scorers]
         return [*scorers, *self.uniform, *(lookup.scoring for lookup in self.lookups)]
 
     def asked(self) -> list[Filtering | Scoring]:
-        """Who answers by row."""
+        """All filters and scores that are in the keys."""
         return [*self.by_row, *self.baked()]
 
     def stamp(self) -> int:
-        """Changes when all keys have to be made anew for what it shares with other classes."""
+        """Changes when all keys have to be made anew because of what classes share."""
         shared = [lookup.scoring.shared for lookup in self.lookups]
         odd = [one for one in self.uniform if one.shared is not None and not one.shared.uniform]
         return sum([one.answers for one in shared if one is not None]) + len(odd)
 
 
 _NO_KEYS: Final = KeyColumn(0)
-"""Those of a class that was not asked about yet."""
+"""The keys of a class that is not filled yet."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class PodClass:
-    """Pods that no plugin can tell apart: their keys, and who looks further than a row."""
+    """Pods that no plugin can tell apart: their keys, and the plugins that look beyond a row."""
 
     name: ClassName | None
-    """What tells it from others; None: it is kept for nobody."""
+    """None: it is not kept."""
     used: int = 0
     keys: KeyColumn = _NO_KEYS
     fills: int = -1
-    """Those of the keys when it was asked; others: it has to be asked again."""
+    """`KeyColumn.fills` when plugins were asked; if that has moved, they are asked again."""
     versions: list[Dependency] = field(default_factory=list)
-    """What answers depend on of those who tell the class from others with the same keys.
+    """What the answers depend on that the class does not share with others of its keys.
 
-    INVARIANT: whichever class asks anew because of the versions of the keys, `fills` moves, and
-    the others ask, too.
+    INVARIANT: if one class asks anew because of the versions of the keys, `fills` moves, so the
+    others ask, too.
     """
     filters: list[Filtering] = field(default_factory=list)
     scorers: list[Scoring] = field(default_factory=list)
     wide: bool = False
-    """Whether there are any: who looks further than a row in every cycle."""
+    """Whether there are `filters` or `scorers`, which are asked in every cycle."""
     grouped: GroupedChoice | None = None
-    """How to choose, if all that is wide is answered by groups."""
+    """Chooses the node, if all of them answer by groups."""
     unfit: Rejections | None = None
-    """As of `KeyColumn`, where groups or promises say so; `told` begins with when that was."""
+    """As of `KeyColumn`, if groups or nominations matter; `told` begins with the generation."""
     told: Sequence[Hashable] = ()
 
     def forget(self) -> None:
-        """Everything is asked again."""
+        """Everything has to be asked again."""
         self.fills = -1
         self.keys.place.forget()
 
@@ -200,9 +199,9 @@ class PodClass:
 def row_of(
     keys: KeyColumn, joint: Joint, pod: PodInfo, snapshot: Snapshot, ties: IntColumn
 ) -> Callable[[int], int | None]:
-    """Makes what gives the key of a single row, as the full pass does; None where it has to.
+    """A function from a row to its key; None where only the full pass can tell.
 
-    It is good while `layout`, what is shared and the look-ups stay.
+    Valid while `layout`, what is shared and the look-ups stay.
     """
     masks = _masks(keys, snapshot)
     checks = [_check(f, pod, keys.now) for f in keys.filters if f.shared is None]
@@ -245,7 +244,7 @@ def total_of(keys: KeyColumn, pod: PodInfo, snapshot: Snapshot, row: int) -> flo
 
 
 def _masks(keys: KeyColumn, snapshot: Snapshot) -> list[memoryview[Any]]:
-    """What a row must have True in."""
+    """Masks that are all True for a feasible row."""
     masks = [snapshot.nodes.present.data]
     masks += [f.shared.cells for f in keys.filters if f.shared and not f.shared.uniform]
     if keys.allowed is not None:
@@ -256,7 +255,7 @@ def _masks(keys: KeyColumn, snapshot: Snapshot) -> list[memoryview[Any]]:
 
 
 def _weighed(scoring: Scoring, pod: PodInfo, at: At) -> tuple[float, Callable[[int], float]]:
-    """The weight, as a whole number if it is one: sums of these are quicker."""
+    """The weight, as an int if it is whole, as sums of ints are faster."""
     weight = scoring.weight
     return int(weight) if weight == int(weight) else weight, _score(scoring, pod, at)
 
@@ -292,6 +291,6 @@ def _score(scoring: Scoring, pod: PodInfo, at: At) -> Callable[[int], float]:
 
 
 def steps_of(totals: Scores) -> IntColumn:
-    """Total scores as they stand in keys, without ties."""
+    """Total scores as in keys, without the place among ties."""
     steps: IntColumn = (totals * FRACTION).astype(np.int64) << TIE_BITS
     return steps

@@ -1,8 +1,7 @@
-"""The plugins of a profile, asked in order about one pod; nothing is kept of their answers.
+"""Calls the plugins of a profile in order, for one pod and any rows of nodes.
 
-What PreFilter answers for a class of pods is a record (`PreFiltered`), with which filters are asked
-about any rows. The one place of the core that catches any exception: a plugin's fault becomes a
-Status.
+Keeps their answers only per part of a class key, where they depend on that alone. This is the one
+place of the core that catches any exception: what a plugin raises becomes a Status.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 Candidates = NDArray[np.intp]
 Key = tuple[Hashable, ...]
-"""What tells a class of pods, a part for each plugin."""
+"""The key of a class of pods, with a part for each plugin."""
 PreFilter = Callable[[PodInfo, Snapshot], PreFilterResult]
 
 
 class PluginError(Exception):
-    """A plugin raised, or says itself that it cannot; `status` is what the pod is told."""
+    """A plugin raised, or returned an error; `status` is the pod's."""
 
     def __init__(self, plugin: str, point: str, cause: Exception | Status) -> None:
         said = f"{type(cause).__name__}: {cause}"
@@ -56,7 +55,7 @@ class PluginError(Exception):
 
 
 class Unfit(Exception):  # noqa: N818 - an answer that ends the cycle, not a fault
-    """No node fits, known before the nodes were asked."""
+    """No node fits, as PreFilter says."""
 
     def __init__(self, fit_error: FitError) -> None:
         super().__init__(fit_error.message())
@@ -64,7 +63,7 @@ class Unfit(Exception):  # noqa: N818 - an answer that ends the cycle, not a fau
 
 
 class Filtering(NamedTuple):
-    """One plugin's filter for a class; `shared` is its mask if other classes have the same."""
+    """One plugin's filter for a class; `shared` is its mask if classes share it."""
 
     name: str
     points: Points
@@ -73,7 +72,7 @@ class Filtering(NamedTuple):
 
 
 class Scoring(NamedTuple):
-    """One plugin's score for a class; `shared` are its raw scores if others have the same."""
+    """One plugin's score for a class; `shared` are its raw scores if classes share them."""
 
     name: str
     points: Points
@@ -83,7 +82,7 @@ class Scoring(NamedTuple):
 
 
 class Dependency(NamedTuple):
-    """What an answer of a plugin depends on besides rows, and how that was when it was given."""
+    """What a plugin's answer depends on besides rows, and the value of that at the time."""
 
     name: str
     version: Version
@@ -92,10 +91,7 @@ class Dependency(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class PreFiltered:
-    """What PreFilter said: who filters, by row and widely, and which rows are worth asking about.
-
-    `versions` are what the answers depend on besides rows.
-    """
+    """What PreFilter said: the filters of scope ROW and the wide ones, and the candidate rows."""
 
     by_row: list[Filtering] = field(default_factory=list)
     wide: list[Filtering] = field(default_factory=list)
@@ -105,16 +101,16 @@ class PreFiltered:
 
 
 class _PartMemo(Generic[_T]):
-    """What comes of a plugin for parts of class keys, whatever the cluster is like."""
+    """One plugin's filters or scores by its part of a class key, whatever the cluster is like."""
 
     def __init__(self) -> None:
         self.place = -1
-        """Where its part is in a key, -1: it has none, and there are no `parts`."""
+        """The index of its part in a key, -1: it has none, and there are no `parts`."""
         self.parts: dict[Hashable, _T | None] = {}
         """None: it has no say."""
 
     def keep(self, key: Key | None, asked: PreResult, found: _T | None) -> None:
-        """What came of asking it about a pod with this key, if it depends on the pod alone."""
+        """Keeps the filter or score found for a key if it depends on the pod alone."""
         if key is None or self.place < 0 or asked.version is not None:
             return
         if asked.scope is _ROW:
@@ -139,15 +135,15 @@ class PluginRunner:
         self._counted = any(points.counts_pods for _, points in filters)
         asked = [*filters, *[(name, points) for name, points, _ in scorers]]
         self.wide_keys = frozenset([name for name, points in asked if points.wide_key])
-        """Whose `class_key` concerns no answer by row."""
-        # Without its parameter in the call, which takes thrice the time of making one.
+        """The plugins whose `class_key` concerns no answer of scope ROW."""
+        # Calling _PartMemo[...]() takes three times as long as _PartMemo().
         self._filters: list[tuple[str, Points, _PartMemo[Filtering]]]
         self._filters = [(*one, _PartMemo()) for one in pre_filters]
         self._scorers: list[tuple[str, Points, float, _PartMemo[Scoring]]]
         self._scorers = [(*one, _PartMemo()) for one in scorers]
 
     def set_keyed(self, names: Sequence[str]) -> None:
-        """These plugins have parts of class keys, in this order."""
+        """Says which plugins have parts in class keys, in this order."""
         places = {name: number for number, name in enumerate(names)}
         for name, _, memo in self._filters:
             memo.place = places.get(name, -1)
@@ -170,7 +166,7 @@ class PluginRunner:
             raise self.fault(plugin, point, cause) from cause
 
     def fault(self, plugin: str, point: str, cause: Exception) -> PluginError:
-        """What to raise for an exception of a plugin; counts it."""
+        """The error to raise for an exception of a plugin, which is reported to `on_fault`."""
         if isinstance(cause, PluginError):
             return cause
         fault = PluginError(plugin, point, cause)
@@ -183,10 +179,10 @@ class PluginRunner:
     def pre_filter(
         self, pod: PodInfo, snapshot: Snapshot, key: Key | None = None, *, what_if: bool = False
     ) -> PreFiltered:
-        """Asks PreFilter; with `what_if` for questions about rows as they could be.
+        """Calls PreFilter; with `what_if` for what-if questions.
 
-        With the key of the pod's class, who was asked about a pod with the same part in it, and
-        said that nothing but rows is beside that, is not asked again.
+        With the `key` of the pod's class, plugins are not called again whose answer is known for
+        their part of it.
 
         Raises:
             Unfit: a PreFilter rejected the pod.
@@ -254,9 +250,9 @@ class PluginRunner:
     def pre_score(
         self, pod: PodInfo, snapshot: Snapshot, versions: list[Dependency], key: Key | None = None
     ) -> list[Scoring]:
-        """Asks PreScore: those with a say, in order. What they depend on goes to `versions`.
+        """Calls PreScore: the plugins that score, in order. Adds to `versions`.
 
-        For `key` see `terms`.
+        For `key` see `pre_filter`.
 
         Raises:
             PluginError: a plugin raised, or says that it cannot score the pod.
@@ -285,7 +281,7 @@ class PluginRunner:
     def keep_version(
         self, versions: list[Dependency], name: str, version: Version, snapshot: Snapshot
     ) -> None:
-        """Remembers what of the cluster an answer depends on."""
+        """Adds what of the cluster an answer depends on."""
         value = self.guard(name, "PreFilter", version, snapshot)
         versions.append(Dependency(name, version, value))
 
@@ -325,17 +321,17 @@ class PluginRunner:
 
     @staticmethod
     def out_of_range(name: str) -> PluginError:
-        """What is raised for scores that nobody can use."""
+        """The error for normalised scores outside 0..100."""
         cause = ValueError("a score is outside 0..100: amounts too large to be scored in 64 bits?")
         return PluginError(name, "NormalizeScore", cause)
 
     # ---- whole questions ---------------------------------------------------------------------
 
     def trial(self, pod: PodInfo, snapshot: Snapshot, *, what_if: bool = False) -> Trial:
-        """Asks about rows as they are; with `what_if` also as they would be without some pods.
+        """A trial of rows as they are; with `what_if` also as they would be without some pods.
 
         Raises:
-            Unfit: a PreFilter rejected the pod; with `what_if`, whatever pods leave.
+            Unfit: a PreFilter rejected the pod, with `what_if` whichever pods leave.
             PluginError: a plugin raised.
         """
         pre = self.pre_filter(pod, snapshot, what_if=what_if)
