@@ -1,7 +1,7 @@
-"""Filling a class of pods and replaying to it the rows that changed.
+"""Fills the keys of a class of pods, and brings them up to a snapshot by the rows that changed.
 
-The full pass and the replay of many rows are the same calls; few rows are asked one by one. What
-is asked when changes how long it takes and never the keys.
+The full pass and the update of many rows make the same calls; few rows are asked one by one. Which
+way is taken changes how long it takes, never the keys.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ClassUpdater:
         self._classes = classes
         self._recent: deque[GroupedChoice] = deque()
         self._ties = Ties()
-        # Used again: the operating system takes large arrays back each time.
+        # Buffers to reuse: large arrays are given back to the operating system each time.
         self._floats: Scores = np.empty(0)
         self._ints: IntColumn = np.empty(0, dtype=np.int64)
 
@@ -85,7 +85,7 @@ class ClassUpdater:
             self._ask(known, pod, snapshot)
 
     def _current(self, versions: Sequence[Dependency], snapshot: Snapshot) -> bool:
-        """Whether what answers depend on besides rows is as it was."""
+        """Whether all that answers depend on besides rows is unchanged."""
         for name, version, value in versions:
             try:
                 if version(snapshot) != value:
@@ -95,14 +95,14 @@ class ClassUpdater:
         return True
 
     def _ask(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> None:
-        """Asks every plugin about the pod, and about all rows unless another class did."""
+        """Asks all plugins about the class, and about all rows unless its column is current."""
         known.fills, known.unfit = -1, None
         key = None if known.name is None else known.name.key
         pre = self._runner.pre_filter(pod, snapshot, key)
         versions, bad = pre.versions, None
         try:
             scorings = self._runner.pre_score(pod, snapshot, versions, key)
-        except PluginError as error:  # is raised if it comes to scoring
+        except PluginError as error:  # raised once scores are needed
             scorings, bad = [], error
         keys = self._classes.column(known, wide=bool(pre.wide), alone=bad is not None)
         if not self._caught_up(keys, pod, snapshot):
@@ -129,9 +129,9 @@ class ClassUpdater:
     # ---- rows that changed -------------------------------------------------------------------
 
     def _caught_up(self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Brings the keys up to the snapshot; false if plugins have to be asked about all rows."""
+        """Brings the keys up to the snapshot; False if plugins have to be asked about all rows."""
         place = keys.place
-        if keys.bad is not None:  # who has raised may have an answer now
+        if keys.bad is not None:  # a plugin that raised may have an answer now
             place.forget()
             return False
         try:
@@ -173,7 +173,7 @@ class ClassUpdater:
         rows: NDArray[np.intp] | tuple[int, ...],
         union: int,
     ) -> bool:
-        """Asks again about rows that changed for these causes; false if all have to be asked."""
+        """Asks again about rows that changed for these causes; False if all have to be asked."""
         if union & keys.touched:
             return False
         of_shared = union & keys.shared_causes or union == _ANY
@@ -190,7 +190,7 @@ class ClassUpdater:
                 return self._update_row(keys, joint, pod, snapshot, rows[0])
             each = [self._update_row(keys, joint, pod, snapshot, r) for r in rows.tolist()]
             return all(each)
-        except Exception:  # noqa: BLE001 - the full pass says whose fault it is, or copes
+        except Exception:  # noqa: BLE001 - the full pass names the plugin, or succeeds
             return False
 
     def _update_row(
@@ -237,9 +237,9 @@ class ClassUpdater:
         return _stands(keys, came.tolist(), went.tolist())
 
     def _shared_moved(self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Refreshes what is shared; true if the keys have to be made anew for it.
+        """Refreshes what is shared; True if the keys have to be made anew.
 
-        INVARIANT: whichever class refreshes what is shared, all others notice by the stamp.
+        INVARIANT: if one class refreshes what is shared, the others notice by the stamp.
         """
         keys.row = None
         for one in keys.asked():
@@ -248,9 +248,9 @@ class ClassUpdater:
         return keys.stamp() != keys.shared_stamp
 
     def _relaid(self, keys: KeyColumn, snapshot: Snapshot) -> bool:
-        """Nodes came or went: the keys stay, for the rows that stay; false if all must be asked.
+        """Nodes came or went: keys of the other rows stay; False if all rows must be asked.
 
-        INVARIANT: rows that came, went or were used again are among the changes since.
+        INVARIANT: rows that were added, freed or reused are among the changes since.
         """
         new = snapshot.nodes.size - len(keys.column)
         if keys.place.layout < 0 or keys.allowed is not None or keys.lookups:
@@ -282,7 +282,7 @@ class ClassUpdater:
         pod: PodInfo,
         snapshot: Snapshot,
     ) -> None:
-        """Asks who answers by row about every row."""
+        """Asks all plugins of scope ROW about all rows."""
         keys.place.forget()
         keys.fills += 1
         keys.row = keys.bad = keys.unfit = None
@@ -293,7 +293,6 @@ class ClassUpdater:
             for one in scorings
         ]
         size = snapshot.nodes.size
-        # Only rows that a PreFilter leaves are asked about.
         rows: Rows = slice(0, size) if keys.allowed is None else keys.allowed
         scorings = self._join(keys, pod, scorings)
         passed, at_once = self._passed(keys, pod, snapshot, rows)
@@ -330,17 +329,17 @@ class ClassUpdater:
         fresh = keys.column if whole else np.empty(count, np.int64)
         _keys(keys, totals, ties if whole else ties[rows], buffer, out=fresh)
         if keys.feasible < count:
-            # Without a branch a row: NOWHERE is the least of all, what passes is below the limit.
+            # No branch per row: the minimum with NOWHERE where it fails, with the limit elsewhere.
             np.multiply(passed, _TO_HIGHEST, out=buffer)
             buffer += NOWHERE
             np.minimum(fresh, buffer, out=fresh)
-            np.maximum(fresh, NOWHERE, out=fresh)  # what was no number is the least there is
+            np.maximum(fresh, NOWHERE, out=fresh)  # NaN became the least int64
         if not whole:
             keys.column[:] = NOWHERE
             keys.column[rows] = fresh
 
     def _take(self, keys: KeyColumn, pre: PreFiltered) -> None:
-        """What plugins said of the pod, as far as it concerns rows."""
+        """Takes over what PreFilter said, as far as it concerns rows."""
         keys.allowed = None if pre.allowed is None else np.flatnonzero(pre.allowed)
         keys.scorers, keys.lookups, keys.uniform = [], [], []
         keys.joint, keys.joint_scorers = None, []
@@ -348,7 +347,7 @@ class ClassUpdater:
         keys.versions = [one for one in pre.versions if one.name not in own]
 
     def _with_shared(self, of: _Asked, point: str, pod: PodInfo, snapshot: Snapshot) -> _Asked:
-        """The same with its mask or raw scores, if classes keep them together."""
+        """The same with its mask or raw scores, if classes share them."""
         result = of.result
         if result.shared is None:
             return of
@@ -357,7 +356,7 @@ class ClassUpdater:
         return of._replace(shared=shared)
 
     def _join(self, keys: KeyColumn, pod: PodInfo, scorings: list[Scoring]) -> list[Scoring]:
-        """Finds what stands for some of them; returns the others."""
+        """Finds a joint of one of the filters and some of the scores; returns the other scores."""
         keys.filters = by_row = keys.by_row
         for filtering in by_row:
             join = filtering.points.joint
@@ -391,7 +390,7 @@ class ClassUpdater:
 
         shared.refresh(snapshot, ask)
 
-    # ---- which scores are baked in -----------------------------------------------------------
+    # ---- which scores are in the keys --------------------------------------------------------
 
     def _place_scorers(
         self,
@@ -404,10 +403,9 @@ class ClassUpdater:
         *,
         wide: bool,
     ) -> None:
-        """Which scores are baked into the keys, and how; the others are asked in every cycle.
+        """Which scores go into the keys, and how; the others are asked in every cycle.
 
-        Where a wide filter decides in every cycle which nodes are feasible, all that depends on the
-        feasible ones is asked then, too.
+        So are all that depend on the set of feasible nodes, if a wide filter decides about that.
         """
         keys.base, keys.touched, keys.whole = 0.0, 0, True
         keys.late = frozenset()
@@ -443,7 +441,7 @@ class ClassUpdater:
         snapshot: Snapshot,
         feasible: BoolColumn,
     ) -> None:
-        """Bakes in raw scores of rows, normalised by the highest of the feasible ones."""
+        """Adds raw scores of rows, normalised by the highest of the feasible ones."""
         shared, how = scoring.shared, scoring.result.normalization
         if shared is None:
             keys.touched |= int(scoring.result.causes)
@@ -459,8 +457,7 @@ class ClassUpdater:
         if among.min(initial=0.0) < 0:
             keys.bad = self._runner.out_of_range(scoring.name)
         if fresh is None:
-            # Rows that are not feasible may be above the top. One that becomes feasible needs a key
-            # that says so, or nobody would notice that the top is another one now.
+            # Infeasible rows may be above the top: once feasible they need a key as well.
             fresh = np.clip(by_top(how, raw, top), 0.0, MAX_SCORE)
             if shared is not None:
                 shared.keep(top, fresh)
@@ -475,7 +472,7 @@ class ClassUpdater:
         snapshot: Snapshot,
         feasible: BoolColumn,
     ) -> None:
-        """Bakes in scores that are made of the feasible nodes."""
+        """Adds scores that the plugin gives to the feasible nodes."""
         result = scoring.result
         keys.touched |= int(result.causes)
         keys.whole = False
@@ -505,9 +502,9 @@ class ClassUpdater:
     def _passed(
         self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot, rows: Rows
     ) -> tuple[BoolColumn, Scores | None]:
-        """Which of the rows hold a node that no filter by row rejects, and the joint's totals.
+        """The rows that pass all filters of scope ROW, and the joint's totals, if it gives any.
 
-        Both are borrowed. Without totals all have to be asked alone.
+        Both are borrowed.
         """
         present = snapshot.nodes.present[rows]
         joint, filters = keys.joint, keys.filters
@@ -538,9 +535,9 @@ class ClassUpdater:
         passed: BoolColumn,
         at_once: Scores | None,
     ) -> Scores:
-        """What the baked scores of the rows add up to, in the order of `row_of`. Borrowed.
+        """The weighted sums of the scores in the keys, added in the order of `row_of`. Borrowed.
 
-        `at_once` is what the joint's part of them does.
+        `at_once` are the sums of the joint.
 
         Raises:
             OutOfRange: a score of a row that passes is not in 0..100.
@@ -597,10 +594,7 @@ class ClassUpdater:
 def _keys(
     keys: KeyColumn, totals: Scores, places: IntColumn, buffer: IntColumn, *, out: IntColumn
 ) -> None:
-    """The keys of totals, which are written to.
-
-    `places` are those of the same rows, `buffer` may be the same array.
-    """
+    """Writes the keys for totals, and overwrites these; `places` may serve as the `buffer`."""
     totals *= UNIT if keys.whole else FRACTION
     if keys.scorers or keys.lookups:  # rows without a node may have scores that are no numbers
         with np.errstate(invalid="ignore"):
@@ -614,15 +608,15 @@ def _keys(
 
 
 def _stands(keys: KeyColumn, came: Any, went: Any) -> bool:  # noqa: ANN401 - rows
-    """Whether what the feasible nodes decide is as it was."""
+    """Whether the scores that depend on the feasible nodes still hold."""
     return all(lookup.stands(came, went) for lookup in keys.lookups)
 
 
 def _is_plain(scoring: Scoring) -> bool:
-    """Whether it scores rows, whichever are feasible."""
+    """Whether its scores are the same whichever nodes are feasible."""
     return scoring.result.scope is _ROW and scoring.result.normalization is _NONE
 
 
 def _of_rows(scoring: Scoring) -> bool:
-    """Whether its raw scores are of rows alone."""
+    """Whether its raw scores depend on the row alone."""
     return scoring.result.scope is _ROW and scoring.result.normalization is not _CUSTOM

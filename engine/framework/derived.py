@@ -1,8 +1,8 @@
-"""What is worked out of the rows of nodes, brought up to date by those that changed.
+"""Columns derived from rows of nodes, updated by the rows that changed.
 
-So is what several classes of pods keep together: masks, raw scores, scores of a set of nodes. Says
-nothing of what is worked out, and asks nobody. Node rows that came, went or were used again are
-among those that changed, so nothing is lost when nodes join or leave: a column grows.
+Among them what several classes of pods share: masks, raw scores, scores of a set of feasible nodes.
+Calls no plugin by itself. Rows that were added, freed or reused are among those that changed, so
+columns only grow when nodes join or leave.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Changes = tuple[NDArray[np.intp], NDArray[np.integer]]
 
 
 class Place:
-    """How far somebody has read in the log of changes."""
+    """A reader's position in the change log."""
 
     __slots__ = ("generation", "layout")
 
@@ -34,17 +34,17 @@ class Place:
         self.generation = self.layout = -1
 
     def at(self, snapshot: Snapshot) -> bool:
-        """Whether nothing changed since."""
+        """Whether nothing has changed since."""
         return self.generation == snapshot.generation and self.layout == snapshot.layout
 
     def read(self, snapshot: Snapshot) -> Changes | None:
-        """What changed since the last time; None: anything."""
+        """What changed since the last time; None: anything may have."""
         since, layout = self.generation, self.layout
         self.generation, self.layout = snapshot.generation, snapshot.layout
         return None if layout < 0 else snapshot.changes_since(since)
 
     def forget(self) -> None:
-        """Next time anything may have changed."""
+        """`read` next says that anything may have changed."""
         self.layout = -1
 
 
@@ -63,13 +63,13 @@ class Derived:
     def __init__(self, causes: Cause) -> None:
         self.causes = int(causes)
         self.still = not causes & Cause.POD
-        """Whether pods that come and go change nothing."""
+        """Whether pods that come and go change nothing in it."""
         self.column: NDArray[Any] = np.empty(0)
         self.cells: memoryview[Any] = memoryview(b"")
         self.place = Place()
 
     def at(self, snapshot: Snapshot) -> bool:
-        """Whether there is nobody to ask."""
+        """Whether the column is current."""
         place = self.place
         same = place.layout == snapshot.layout
         if same and self.still and 0 <= snapshot.nodes_generation <= place.generation:
@@ -77,7 +77,7 @@ class Derived:
         return place.at(snapshot)
 
     def refresh(self, snapshot: Snapshot, ask: Callable[[Rows], NDArray[Any]]) -> bool:
-        """Asks about the rows that changed for one of the causes; True if any says another."""
+        """Asks about the rows that changed for one of the causes; True if any answer changed."""
         changes = self.place.read(snapshot)
         try:
             if changes is None:
@@ -117,11 +117,11 @@ class Shared(Derived):
     def __init__(self, causes: Cause) -> None:
         super().__init__(causes)
         self.uniform = True
-        """All True, or all 0: there is nothing to look up."""
+        """All True, or all 0."""
         self.answers = 0
-        """Counts changes of any answer."""
+        """Counts changes."""
         self.normal: dict[float, Scores] = {}
-        """Normalised by an extremum; see `keep`."""
+        """Normalised scores by the extremum; see `keep`."""
 
     def refresh(self, snapshot: Snapshot, ask: Callable[[Rows], NDArray[Any]]) -> bool:
         """See `Derived.refresh`."""
@@ -134,39 +134,39 @@ class Shared(Derived):
         return moved
 
     def keep(self, extremum: float, column: Scores) -> None:
-        """Keeps what the raw scores are by an extremum: of a few, as each pod may have its own."""
+        """Keeps scores normalised by an extremum, a few: each class may have its own extremum."""
         if len(self.normal) >= _MOST_OF_A_SET:
             self.normal.clear()
         self.normal[extremum] = column
 
 
 class FeasibleSet:
-    """Some rows, and the scores that were made of them, by who made them and of what."""
+    """A set of feasible rows, and the scores that plugins gave to exactly these."""
 
     __slots__ = ("rows", "scores")
 
     def __init__(self, passed: BoolColumn) -> None:
         self.rows = np.flatnonzero(passed)
         self.scores: dict[Hashable, tuple[Scores, float]] = {}
-        """Column of all rows, 0 outside of the set, and its weight: 0 if the plugin abstains."""
+        """A column of all rows, 0 outside the set, and its weight: 0 if the plugin abstains."""
 
     def keep(self, key: Hashable, column: Scores, weight: float) -> None:
-        """Keeps the scores that were made of the set."""
+        """Keeps the scores of the set."""
         if len(self.scores) >= _MOST_OF_A_SET:
             self.scores.clear()
         self.scores[key] = column, weight
 
 
 class Sharing:
-    """What is shared, by plugin and its key."""
+    """All that classes share, by plugin and its `shared` key."""
 
     def __init__(self) -> None:
-        # As long as a class has them: most classes of pods that no other is like leave soon.
+        # Weak: most classes with a key of their own are gone soon.
         self._shared: WeakValueDictionary[Hashable, Shared] = WeakValueDictionary()
         self._sets: dict[bytes, FeasibleSet] = {}
 
     def of(self, name: str, point: str, key: Hashable, causes: Cause) -> Shared:
-        """The column of a plugin for this key; new ones are empty."""
+        """The column of a plugin for this key; a new one is empty."""
         found = self._shared.get((name, point, key))
         if found is None:
             found = self._shared[name, point, key] = Shared(causes)

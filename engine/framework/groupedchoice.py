@@ -1,10 +1,9 @@
-"""The choice among nodes whose keys lack what is answered by groups: the best of each group.
+"""Chooses a node where some filters and scores answer by groups of rows, which no key contains.
 
-Whoever has a say by groups says it about the groups that hold feasible nodes. The best node is the
-one with the highest key of its group, of the group for which that and what is said come to most:
-a class that is asked again and again knows the best rows of its groups (`_Leaders`), by the rows
-that changed; for another one a look-up a node gives every key. How many feasible nodes a group has
-is counted by the rows that changed.
+The best node has the highest key of its group, in the group where that key plus the score of the
+group is highest. A class that is asked often keeps the best rows of each group (`_Leaders`) by the
+rows that changed; for other classes the group's score is added to every key. The number of feasible
+nodes of each group is kept by the rows that changed, too.
 
 Asks `interface.Grouped` and knows no plugin.
 """
@@ -27,22 +26,22 @@ from engine.log import Log
 
 _MOST_GROUPS: Final = 1 << 14
 LEADERS: Final = 128
-"""How many of a group's rows are found at once."""
+"""How many of a group's rows are looked up at once."""
 _MOST_CHANGES: Final = 32
-"""More are slower one by one than a look-up a node."""
+"""More changed rows take longer one by one than all keys at once."""
 _FEW_GROUPS: Final = 48
-MOST_CHOICES: Final = _MOST_CHANGES  # who comes again after more others has more to follow
+MOST_CHOICES: Final = _MOST_CHANGES  # after more other pods, more rows than that have changed
 
 
 class _Together:
-    """The groups of several members as one: rows that none of them tells apart."""
+    """The groups of several plugins (members) crossed: rows that none of them tells apart."""
 
     def __init__(self, members: Sequence[Grouped]) -> None:
         self._members = members
         self._numbers: dict[tuple[int, ...], int] = {}
         self.column: NDArray[np.int32] = np.empty(0, np.int32)
         self.keys: list[tuple[int, ...]] = []
-        """For each group, that of each member."""
+        """For each group, the group of each member."""
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -85,7 +84,7 @@ class _Leaders:
     """The best rows of each group; see the module.
 
     INVARIANT: a list has every row of its group whose key is at least the floor, ascending by key.
-    Entries that hold no more are in it until they are its last.
+    Outdated entries stay in it until they come last.
     """
 
     def __init__(self, column: IntColumn, groups: Grouped) -> None:
@@ -95,16 +94,16 @@ class _Leaders:
         self._lists: list[list[tuple[int, int]]] = [[] for _ in range(size)]
         self.floors = [highest + 1] * size
         self._tops = [highest] * size
-        """The highest key of each group; if the list is empty, none is higher."""
+        """The highest key of each group, or an upper bound if its list is empty."""
 
     def grow(self, more: int) -> None:
-        """There are more groups; nothing was in them."""
+        """There are more groups, without rows so far."""
         self._lists += [[] for _ in range(more)]
         self.floors += [0] * more
         self._tops += [-1] * more
 
     def put(self, key: int, row: int, group: int) -> None:
-        """A row got this key, not below the floor of its group, or came to the group."""
+        """A row of the group has this key now, which is not below the floor."""
         known = self._lists[group]
         insort(known, (key, row))
         if len(known) > 2 * LEADERS:
@@ -112,7 +111,7 @@ class _Leaders:
             self.floors[group] = known[0][0]
 
     def settle(self, changed: Iterable[int]) -> None:
-        """Rows of these groups changed, were put in or went."""
+        """Drops outdated entries at the end of the lists of groups whose rows changed."""
         lists, cells, groups = self._lists, self._cells, self._group_of
         for group in changed:
             known = lists[group]
@@ -126,7 +125,7 @@ class _Leaders:
                 self._tops[group] = self.floors[group] - 1
 
     def best(self, steps: Sequence[int]) -> tuple[int, int]:
-        """The row whose key and steps of its group come to most, and that; some are feasible."""
+        """The row with the highest sum of its key and its group's `steps`, and that sum."""
         lists, tops = self._lists, self._tops
         while True:
             sums = [*map(add, steps, tops)]
@@ -137,7 +136,7 @@ class _Leaders:
             self._look(group)
 
     def _look(self, group: int) -> None:
-        """Finds the best rows of a group that has feasible ones."""
+        """Fills the list of a group that has feasible rows."""
         column = self._column
         rows = np.flatnonzero((self._groups == group) & (column >= 0))
         keys, floor = column[rows], 0
@@ -157,7 +156,7 @@ class GroupedChoice:
         scorers: Sequence[tuple[float, GroupedScore]],
         recent: deque[GroupedChoice],
     ) -> None:
-        """`recent` are those that may know the best rows of their groups."""
+        """`recent` are the choices that may keep the best rows of their groups."""
         self._filters = filters
         self._scorers = [
             (number, weight * FRACTION, scorer)
@@ -166,7 +165,7 @@ class GroupedChoice:
         members = [*filters, *(scorer for _, scorer in scorers)]
         together = _Together(members) if len(members) > 1 else None
         self._several: Sequence[tuple[int, ...]] = () if together is None else together.keys
-        """For each group, that of each member, if there are several."""
+        """For each group, the group of each member, if there are several."""
         self._groups: Grouped = members[0] if together is None else together
         self._group_of: memoryview[Any] = self._groups.column.data
         self._recent = recent
@@ -177,7 +176,7 @@ class GroupedChoice:
         self._leaders: _Leaders | None = None
 
     def choose(self, keys: KeyColumn, snapshot: Snapshot) -> tuple[int, int, int]:
-        """The best row of the class and its key, -1 if none is feasible; how many are.
+        """The best row and its key, -1 if none is feasible; and how many are feasible.
 
         Raises:
             ValueError: a score of a feasible node is outside 0..100.
@@ -206,16 +205,16 @@ class GroupedChoice:
         return *self._leaders.best(steps), feasible
 
     def forget(self) -> None:
-        """The best rows have to be found again."""
+        """Keeps the best rows no longer."""
         self._leaders = None
 
     def more(self, row: int) -> int:
-        """What was answered by groups last, to be added to the key of a row."""
+        """What the last answer by groups adds to the key of a row."""
         found: int = self._steps[self._group_of[row]]
         return found
 
     def every(self, column: IntColumn) -> IntColumn:
-        """(N,) the keys of all rows, with what was answered by groups last."""
+        """(N,) the keys of all rows, with the last answers by groups added."""
         keys = np.array(self._steps, np.int64).take(self._groups.column, mode="clip")
         keys += column
         return keys
@@ -231,7 +230,7 @@ class GroupedChoice:
         return live
 
     def _steps_of(self, live: list[int]) -> list[int]:
-        """What each group adds to the keys of its rows."""
+        """What each group adds to the keys of its rows; NOWHERE if it has no feasible one."""
         several = self._several
         full, totals = all(live), None
         for i, unit, scorer in self._scorers:
@@ -252,14 +251,14 @@ class GroupedChoice:
         return [step if n else NOWHERE for step, n in zip(steps, live, strict=True)]
 
     def _by_member(self, live: list[int], member: Grouped, at: int) -> list[int]:
-        """How many feasible nodes the groups of one of several members have."""
+        """The number of feasible nodes in the groups of one of several members."""
         found = [0] * len(member)
         for key, n in zip(self._several, live, strict=True):
             found[key[at]] += n
         return found
 
     def _recount(self, column: IntColumn, feasible: int) -> None:
-        """Counts `_live`, the feasible nodes of each group."""
+        """Counts `_live`, the number of feasible nodes of each group, from all rows."""
         groups = self._groups.column
         self._group_of = groups.data
         if feasible < len(column):
@@ -267,7 +266,7 @@ class GroupedChoice:
         self._live = np.bincount(groups, minlength=len(self._groups)).tolist()
 
     def _count(self, keys: KeyColumn, before: dict[int, int], touched: Sequence[int]) -> None:
-        """Brings `_live` and the leaders up to the column; `before` are the rows that moved."""
+        """Brings `_live` and the leaders up to the column; `before` are rows that changed group."""
         groups, cells, live = self._group_of, keys.cells, self._live
         leaders, more = self._leaders, len(self._groups) - len(live)
         if more:
@@ -297,7 +296,7 @@ class GroupedChoice:
             self._lead(keys.column)
 
     def _lead(self, column: IntColumn) -> None:
-        """The best rows are known from now on, and no longer of who chose longest ago."""
+        """Keeps the best rows from now on; the least recent choice of too many stops doing so."""
         self._leaders = _Leaders(column, self._groups)
         self._recent.append(self)
         if len(self._recent) > MOST_CHOICES:

@@ -1,7 +1,8 @@
-"""What a search for victims has tried: with it the search goes in slices, each a question anew.
+"""How far a search for victims has come: it goes in slices, between which other pods are decided.
 
-Every slice looks at the cluster as it is by then, and tries no node twice: what an earlier slice
-found of one is an estimate. Whoever is promised a node has it tried in the same slice (`renew`).
+Each slice is the whole search on a new snapshot, with the nodes remembered that earlier slices have
+tried. What those found is an estimate: the node that wins is tried again in the last slice
+(`renew`).
 """
 
 from __future__ import annotations
@@ -19,29 +20,29 @@ from engine.framework.snapshot import Snapshot
 from engine.framework.status import unschedulable
 
 SLICE_RUNS: Final = 32
-"""Dry runs in a slice, some 3 to 5 ms; a node that was begun is finished."""
+"""Dry runs in a slice, some 3 to 5 ms; a node that is begun is finished."""
 _MOST_RENEWALS: Final = 100
-"""Where the cluster does not change there is one; after so many it changes faster than we look."""
+"""One is enough in a quiet cluster; after so many it changes faster than the search."""
 _TOO_FAST: Final = "preemption: what was found changed before it could be relied upon, each time"
 
 Found = tuple[int, Sequence[Any], tuple[str, ...] | None]
-"""The dry runs of a question about a node, what answers it (UIDs), and why nothing does."""
+"""How many dry runs a node took, the victims' UIDs, or why none help."""
 
 
 class UnfinishedError(Exception):
-    """The slice is used up; asked again with the same `SearchProgress`, the search goes on."""
+    """The slice is used up; called again with the same `SearchProgress`, the search goes on."""
 
 
 class SearchProgress(msgspec.Struct, eq=False):
-    """See the module. `runs` are the dry runs in a slice; by default there is one slice only."""
+    """See the module. `runs` are the dry runs of a slice; by default there is one slice only."""
 
     runs: float = math.inf
     turn: int = 0
-    """Which search of the slice it is; a PostFilter may make several."""
+    """The number of the search within the slice; a PostFilter may make several."""
     later: list[str] = []
-    """Nodes whose turn is in the next slices, where a slice is about few of them."""
+    """Nodes left for the next slices, where a slice looks at few of them."""
     seconds: float = 0.0
-    """What the slices took."""
+    """Spent in all slices."""
     slices: int = 0
     """How many have begun."""
     _known: dict[tuple[Hashable, ...], tuple[str, int, Found]] = {}
@@ -52,7 +53,7 @@ class SearchProgress(msgspec.Struct, eq=False):
     _of: object = None
 
     def begin(self, by: object, of: object) -> bool:
-        """A slice begins, by these rules; whether others were of something else than this is of."""
+        """A slice begins; with other rules (`by`) all is forgotten. Whether `of` is another one."""
         if by is not self._by:
             self._by, self._of, self._known, self._kinds, self.later = by, of, {}, {}, []
         self._left, self.turn = self.runs, 0
@@ -70,14 +71,14 @@ class SearchProgress(msgspec.Struct, eq=False):
         self._left -= runs
 
     def kinds(self, key: Hashable, count: int) -> NDArray[np.int8]:
-        """What is known of kinds of things: 0 is nothing yet. To be written to."""
+        """What is known of kinds of things, 0 if nothing; the caller writes to it."""
         known = self._kinds.get(key, np.zeros(0, np.int8))
         if len(known) < count:
             known = self._kinds[key] = np.pad(known, (0, count - len(known)))
         return known
 
     def recall(self, key: tuple[Hashable, ...], node: str, ask: Callable[[], Found]) -> Found:
-        """What is known of a node, or is found now; raises as `spend`. Keys begin with the turn."""
+        """What is known of a node, else `ask()`; raises as `spend`. Keys begin with the turn."""
         known = self._known.get(key)
         if known is None:
             self.spend(0)
@@ -88,12 +89,12 @@ class SearchProgress(msgspec.Struct, eq=False):
     def renew(
         self, found: PostFilterResult, snapshot: Snapshot, *, given: bool = False
     ) -> PostFilterResult:
-        """What holds of a way to make room that was chosen; `given`: others have said who goes.
+        """The result `found`, if this slice found it; `given`: extenders have chosen the victims.
 
         Raises:
-            UnfinishedError: an earlier slice found it, which is forgotten.
+            UnfinishedError: an earlier slice found it, which is forgotten, so it is tried again.
         """
-        # Of no node are questions about many; of another turn, those that found something else.
+        # Questions about many nodes have no node; those of another turn found something else.
         here = found.nominated or None, self.turn
         of = {key: one for key, one in self._known.items() if (one[0], key[0]) == here}
         victims = {one.pod.uid for one in found.evictions}
@@ -105,7 +106,7 @@ class SearchProgress(msgspec.Struct, eq=False):
             self._renewals += 1
             if self._renewals > _MOST_RENEWALS:
                 return PostFilterResult(unschedulable(_TOO_FAST), message=_TOO_FAST)
-            # Others may be of another slice: all of them need not go into one.
+            # Only those: all of them may need more than one slice.
             for key in chosen or of:
                 del self._known[key]
             raise UnfinishedError

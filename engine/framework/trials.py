@@ -1,10 +1,10 @@
-"""The filters of a profile for one pod, asked about rows as they could be.
+"""The filters of a profile for one pod, asked about rows as they are and as they could be.
 
-PreFilter is asked once, about the cluster as it is; pods that come to a row or leave it are seen in
-a what-if snapshot, and told to the states that count them. A plugin that had nothing
-to say about the pod has nothing to say then either, as in kube-scheduler.
+PreFilter is called once, for the cluster as it is. Pods that come to a row or leave it are in a
+what-if snapshot and in the states of plugins that count them (`with_pod`). As in kube-scheduler, a
+plugin that skipped the pod is not asked then either.
 
-Where pods of equal or higher priority are promised a node, a row is asked with them and without.
+A node is asked with the pods of equal or higher priority that are nominated to it, and without.
 
 Source: kubernetes framework/runtime/framework.go: RunFilterPluginsWithNominatedPods,
 RunPreFilterExtensionAddPod and RunPreFilterExtensionRemovePod.
@@ -35,7 +35,7 @@ Guard = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """See the module. `filters` are in the order of plugins; what PreFilter left is `allowed`."""
+    """See the module. `filters` are in the order of plugins, `allowed` the rows PreFilter left."""
 
     pod: PodInfo
     snapshot: Snapshot
@@ -44,14 +44,14 @@ class Trial:
     allowed_by: tuple[str, ...]
     guard: Guard
     counted: bool = False
-    """A PreFilter counts pods wherever they are."""
+    """Whether a PreFilter counts pods wherever they are."""
     progress: SearchProgress = field(default_factory=SearchProgress)
-    """What a search for victims has tried."""
+    """Of the search for victims that asks."""
 
     # ---- as it is ------------------------------------------------------------------------------
 
     def rejections(self, but: Container[str] = ()) -> Rejections:
-        """Why each node is rejected that is, by filters other than some."""
+        """The nodes that are rejected, and why, without the filters `but`."""
         present = self.snapshot.nodes.present
         left, left_out, nominated = present.copy(), None, -1
         if self.allowed is not None:
@@ -68,14 +68,14 @@ class Trial:
         for filtering in self.filters:
             each += self._rejected(filtering, left) if filtering.name not in but else ()
         count = int(np.count_nonzero(present))
-        # It is asked first, so who rejects it is named with those who left others out.
+        # It is asked first, so its rejecting plugin is named with those that left others out.
         by = [one.plugin for one in each if nominated >= 0 and nominated in one.rows]
         return Rejections(count, each, left_out, tuple({*self.allowed_by, *by}))
 
     def _rejected(
         self, filtering: Filtering, left: BoolColumn, over: Snapshot | None = None
     ) -> Iterator[Rejection]:
-        """What the filter rejects of the rows that are left, which are not any longer."""
+        """What the filter rejects of the rows that are left, and takes it out of them."""
         rows = np.flatnonzero(left)
         if not len(rows):
             return
@@ -86,14 +86,14 @@ class Trial:
                 yield Rejection(filtering.name, status, rows[positions])
 
     def _beside(self, promises: Sequence[tuple[int, Sequence[PodInfo]]]) -> Iterator[Rejection]:
-        """The first rejection of each of the rows beside the pods that it is promised to."""
+        """The first rejection of each row with the pods that are nominated to it."""
         if not promises:
             return
         if any(one.result.scope is not Scope.ROW or one.points.with_pod for one in self.filters):
             firsts = (WhatIfRow(self, row, pods).first_beside() for row, pods in promises)
             yield from (one for one in firsts if one is not None)
             return
-        # No row's answer depends on who comes to another: one what-if serves them all.
+        # No row's answer depends on pods of another: one what-if snapshot serves them all.
         over = self.snapshot.overlay_each(promises)
         left = np.zeros(self.snapshot.nodes.size, dtype=np.bool_)
         left[[row for row, _ in promises]] = True
@@ -101,7 +101,7 @@ class Trial:
             yield from self._rejected(filtering, left, over)
 
     def promised(self, passed: BoolColumn) -> list[int]:
-        """Those of the rows that pass where the pod has to leave the room to others."""
+        """The rows of `passed` that the pod must leave to pods nominated there."""
         ahead = [one for one in self.promises() if passed[one[0]]]
         if not ahead:
             return []
@@ -115,7 +115,7 @@ class Trial:
         return found
 
     def passes(self, rows: Rows, filters: Iterable[Filtering], snapshot: Snapshot) -> BoolColumn:
-        """Which of the rows these filters let pass, promises apart."""
+        """Which of the rows pass these filters, nominated pods aside."""
         passed = snapshot.nodes.present[rows].copy()
         if self.allowed is not None:
             passed &= self.allowed[rows]
@@ -126,7 +126,7 @@ class Trial:
         return passed
 
     def promises(self) -> Sequence[tuple[int, list[PodInfo]]]:
-        """Rows that are promised to pods before this one, and those."""
+        """Rows to which pods of equal or higher priority are nominated, with these."""
         nominations = self.snapshot.nominations
         return nominations.before(self.pod, self.snapshot) if len(nominations) else ()
 
@@ -138,13 +138,13 @@ class Trial:
         return WhatIfRow(self, row, ahead[0] if ahead else ())
 
     def spans(self) -> bool:
-        """Whether a filter says of a row what pods of other rows change."""
+        """Whether a filter's answer for a row depends on pods of other rows."""
         return any(one.result.scope is not Scope.ROW for one in self.filters)
 
     # ---- where amounts alone decide ------------------------------------------------------------
 
     def rooms(self, rows: NDArray[np.intp]) -> Rooms | None:
-        """What decides on the rows as pods leave them, where amounts alone do; None: nowhere."""
+        """What decides about rows that pods leave, where amounts alone do; None: nowhere."""
         moving = [one for one in self.filters if _moves(one)]
         others = self._unlike_amounts()
         if any(one.points.concerns is None for one in others):
@@ -164,7 +164,7 @@ class Trial:
         return Rooms(plugins, each, passed, apart, concerns)
 
     def amounts(self) -> list[Room]:
-        """What moves with pods and is an amount that a row must have left."""
+        """The amounts that pods of a row use and that the filters compare."""
         each: list[Room] = []
         for one in self.filters:
             if one.points.rooms is not None and _moves(one):
@@ -173,7 +173,7 @@ class Trial:
 
     @property
     def more_than_amounts(self) -> bool:
-        """Whether more than amounts moves with pods."""
+        """Whether pods change more than amounts."""
         return self.counted or bool(self._unlike_amounts())
 
     def _unlike_amounts(self) -> list[Filtering]:
@@ -195,7 +195,7 @@ class Trial:
         return found
 
     def others(self, plugins: frozenset[str]) -> Mapping[int, tuple[bool, tuple[str, ...]]]:
-        """Rows rejected by other filters than these: if they are asked before these, and why."""
+        """Rows rejected by other plugins: whether those come before all of these, and why."""
         names = [one.name for one in self.filters]
         first = min((names.index(name) for name in plugins), default=0)
         alone = replace(self, filters=[one for one in self.filters if one.name not in plugins])
@@ -215,7 +215,7 @@ class Trial:
 
 
 class WhatIfRow:
-    """A row as it would be, for one pod: beside those to which it is promised before that."""
+    """A node as it would be, for one pod, with the pods `ahead` that are nominated to it."""
 
     __slots__ = ("_ahead", "_asked", "_over", "_row", "_states", "_trial")
 
@@ -228,7 +228,7 @@ class WhatIfRow:
         self._asked: Iterable[int] = range(len(trial.filters))
 
     def move(self, pods: Sequence[PodInfo], sign: int, row: int | None = None) -> None:
-        """Pods come to it (1) or leave it (-1), or another row."""
+        """Pods come to the row, or another one (1), or leave it (-1)."""
         trial, row = self._trial, self._row if row is None else row
         self._over = self._over.overlay(row, *((), pods) if sign > 0 else (pods, ()))
         for at, one in enumerate(trial.filters):
@@ -238,17 +238,17 @@ class WhatIfRow:
                 self._states[at] = trial.guard(one.name, "PreFilter", tell, *asked)
 
     def with_pod(self, pod: PodInfo, row: int) -> WhatIfRow:
-        """The same with a pod on it, or on another row."""
+        """The same with a pod on this row, or on another one."""
         other = self._at(self._row, self._ahead)
         other.move([pod], 1, row)
         return other
 
     def fits(self) -> bool:
-        """Whether it takes the pod now."""
+        """Whether the pod fits now."""
         return self.rejection() is None
 
     def passes(self, rows: NDArray[np.intp]) -> BoolColumn:
-        """Which of some rows take the pod now."""
+        """On which of some rows the pod fits now."""
         trial = self._trial
         passed = trial.passes(rows, self._filters(), self._over)
         for row, pods in trial.promises():
@@ -262,15 +262,15 @@ class WhatIfRow:
         return other
 
     def rejection(self) -> Rejection | None:
-        """The first rejection, promises to others included; None: the row takes the pod."""
+        """The first rejection, with nominated pods and without; None: the pod fits."""
         found = self.first_beside() or self.first()
-        if found is None:  # what pods do not move passes whoever else moves
+        if found is None:  # filters that do not look at pods need not be asked again
             each = self._trial.filters
             self._asked = [at for at in self._asked if _moves(each[at])]
         return found
 
     def first_beside(self) -> Rejection | None:
-        """The first rejection beside the pods that come before; None also if there are none."""
+        """The first rejection with the nominated pods; None also if there are none."""
         if not self._ahead:
             return None
         beside = self._at(self._row, ())
@@ -278,7 +278,7 @@ class WhatIfRow:
         return beside.first()
 
     def first(self) -> Rejection | None:
-        """The first rejection, whoever is promised the row; None if it takes the pod."""
+        """The first rejection without nominated pods; None if the pod fits."""
         rows = np.array([self._row], dtype=np.intp)
         for one in self._filters():
             verdicts = self._trial.ask(one, self._over, rows)
@@ -288,7 +288,7 @@ class WhatIfRow:
         return None
 
     def _filters(self) -> Iterator[Filtering]:
-        """The filters with what they know of the pods that moved."""
+        """The filters with their states for the pods that moved."""
         for at in self._asked:
             one = self._trial.filters[at]
             moves = one.points.with_pod is not None
@@ -297,12 +297,12 @@ class WhatIfRow:
 
 
 def _unless_all(rows: NDArray[np.intp], size: int) -> Rows:
-    """The rows, ascending; of all of them nothing has to be gathered."""
+    """The rows, ascending, as a slice if they are all: that gathers nothing."""
     return rows if len(rows) < size else slice(0, size)
 
 
 def _moves(filtering: Filtering) -> bool:
-    """Whether pods that come to a row or leave it change what the filter says of it."""
+    """Whether pods that come to a row or leave it change the filter's answer."""
     result = filtering.result
     return result.scope is not Scope.ROW or bool(result.causes & _POD)
 
@@ -311,7 +311,7 @@ _Alike = Sequence[tuple[PodInfo, Sequence[int]]]
 
 
 def _alike(promises: Sequence[tuple[int, Sequence[PodInfo]]]) -> tuple[NDArray[np.intp], _Alike]:
-    """The promised rows, and one of each pods that take the same, with the places of their rows."""
+    """The rows, and one pod for all with equal requests, with the places of their rows."""
     found: dict[int, tuple[PodInfo, list[int]]] = {}
     for place, (_, pods) in enumerate(promises):
         for pod in pods:
@@ -324,7 +324,7 @@ def _alike(promises: Sequence[tuple[int, Sequence[PodInfo]]]) -> tuple[NDArray[n
 
 
 def _held(room: Room, alike: _Alike, count: int) -> NDArray[np.int64]:
-    """What the pods to which each of the rows is promised take of a room."""
+    """What the pods nominated to each of the rows use of a room."""
     held = np.zeros(count, dtype=np.int64)
     for pod, places in alike:
         np.add.at(held, places, room.held(pod))
