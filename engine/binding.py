@@ -82,9 +82,9 @@ class Bindings:
         return executor is not None
 
     def check(self) -> None:
-        """Pods that are gone need no preparing."""
+        """Pods that are gone, or bound by somebody else, need no preparing."""
         for uid, executor in self._preparing.items():
-            if self._cache.node_of(uid) is None:
+            if not self._cache.is_assumed(uid):
                 executor.cancel("the pod is gone")
 
     def stop(self) -> None:

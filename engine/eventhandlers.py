@@ -292,6 +292,8 @@ class PodHandler(_Handler):
             case Place.ASSIGNED if before is _ASSIGNED:
                 self._still_assigned(old, new)
             case Place.ASSIGNED:
+                if self.cache.node_of(new.metadata.uid) not in (None, new.node_name):
+                    self._out(old)  # somebody else has bound it, and not where we were about to
                 self._assigned(new)
                 self._promised_elsewhere(old, new.node_name)
             case Place.PENDING if before is Place.PENDING:

@@ -473,7 +473,7 @@ async def test_a_victim_that_is_still_being_prepared_is_not_deleted():
     assert any(event[3].endswith("(in kube-scheduler memory).") for event in world.edge.events)
 
 
-@pytest.mark.parametrize("ends", ["refused", "timeout", "stopping", "deleted"])
+@pytest.mark.parametrize("ends", ["refused", "timeout", "stopping", "deleted", "bound elsewhere"])
 @in_a_loop
 async def test_whatever_ends_a_wait_takes_back_what_was_reserved(ends):
     said = [Status(unschedulable().code.PENDING)]
@@ -486,6 +486,8 @@ async def test_whatever_ends_a_wait_takes_back_what_was_reserved(ends):
     assert of_class(world.cache, "v") == "fast"
     if ends == "deleted":
         world.handlers.pods.on_delete(pod)
+    if ends == "bound elsewhere":
+        world.bound(pod, "n2")
     if ends == "refused":
         said[0] = unschedulable("no")
     if ends == "timeout":
@@ -493,11 +495,11 @@ async def test_whatever_ends_a_wait_takes_back_what_was_reserved(ends):
     if ends == "stopping":
         for executor in world.scheduler._bindings._preparing.values():
             executor.stop()
-    if ends != "deleted":
+    if ends not in ("deleted", "bound elsewhere"):
         world.scheduler.changes.changed("X")
     await settle(world)
     assert of_class(world.cache, "v") == ""
-    assert world.assigned("p") is None
+    assert world.assigned("p") == (("n2", False) if ends == "bound elsewhere" else None)
     assert world.edge.binds == []
 
 

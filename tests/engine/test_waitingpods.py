@@ -73,6 +73,18 @@ async def test_a_pod_waits_on_its_node_until_what_it_waits_for_is_so():
     assert (len(made.scheduler.waiting_pods), made.snapshot().waiting) == (0, {})
 
 
+@in_a_loop
+async def test_one_that_somebody_else_binds_elsewhere_leaves_its_room_to_others():
+    made = world()
+    pod = await held(made, cpu="2")
+    made.comes("other", cpu="1")
+    await made.turn()
+    made.bound(pod, "n2")
+    made.clock.advance(2.0)
+    await made.turn()
+    assert made.edge.binds == [("other", "n1")]
+
+
 @pytest.mark.parametrize("rule", [GO, "permit: wait 1h until node.label ready=yes\n"])
 @in_a_loop
 async def test_what_lets_a_pod_go_wakes_a_loop_that_sleeps(rule):
