@@ -33,13 +33,15 @@ class Scale(Part, frozen=True):
 
     replicas: int | None = None
     parallelism: int | None = None
+    completions: int | None = None
     job_template: JobTemplate | None = None
 
 
 class Scheduled(Part, frozen=True):
-    """How many pods a workload asks for, where only its `status` says so."""
+    """How many pods a workload asks for, or needs no longer, where only its `status` says so."""
 
     desired_number_scheduled: int | None = None
+    succeeded: int = 0
 
 
 class Workload(Part, frozen=True):
@@ -55,7 +57,10 @@ class Workload(Part, frozen=True):
         run = self.spec.job_template
         if run is not None:
             return 1 if run.spec.parallelism is None else run.spec.parallelism
-        said = (self.spec.replicas, self.spec.parallelism, self.status.desired_number_scheduled)
+        wanted, every = self.spec.parallelism, self.spec.completions
+        if wanted is not None and every is not None:
+            return min(wanted, every - self.status.succeeded)
+        said = (self.spec.replicas, wanted, self.status.desired_number_scheduled)
         return next((one for one in said if one is not None), None)
 
 

@@ -398,6 +398,9 @@ def test_pods_that_look_at_each_other_in_the_queue_do_not_keep_each_other_awake(
     ("kind", "body", "replicas"),
     [
         ("Job", {"spec": {"parallelism": 4, "completions": 9}}, 4),
+        ("Job", {"spec": {"parallelism": 4, "completions": 9}, "status": {"succeeded": 7}}, 2),
+        ("Job", {"spec": {"parallelism": 4}, "status": {"succeeded": 7}}, 4),
+        ("Job", {"spec": {"parallelism": 0, "completions": 9}, "status": {"succeeded": 9}}, 0),
         ("CronJob", {"spec": {"jobTemplate": {"spec": {"parallelism": 4}}}}, 4),
         ("CronJob", {"spec": {"jobTemplate": {"spec": {}}}}, 1),
         ("DaemonSet", {"status": {"desiredNumberScheduled": 3}}, 3),
