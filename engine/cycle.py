@@ -223,9 +223,7 @@ def _choose_widely(
 def _promised_alone(pod: PodInfo, snapshot: Snapshot) -> int:
     """The row that the pod is promised, and nobody who comes before it there; -1: none."""
     node = snapshot.nominations.node_of(pod.uid)
-    beside = [one for one in snapshot.nominations.on(node) if one.uid != pod.uid]
-    ahead = any(one.priority >= pod.priority for one in beside)
-    return -1 if ahead else snapshot.nodes.row(node)
+    return -1 if snapshot.nominations.ahead(pod, node) else snapshot.nodes.row(node)
 
 
 def _single(pod: PodInfo, snapshot: Snapshot, framework: Framework, row: int) -> Decision:

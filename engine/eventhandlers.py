@@ -112,6 +112,15 @@ def freed(
         queue.move(_VOLUMES_FREED, only=only)
 
 
+def withdrawn(cache: Cache, queue: SchedulingQueue, pod: Pod) -> bool:
+    """Nothing is promised to the pod any more; those it came before may have the room."""
+    uid = pod.metadata.uid
+    node, rank = cache.promised(uid), cache.nominations.ranks.get(uid, 0)
+    if cache.withdraw(uid):
+        queue.move(POD_FREED, on_node(pod, node), only=lambda one: one.priority <= rank)
+    return bool(node)
+
+
 def pod_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
     """The finer events of a pod's change; AssignedPod/Update or TargetPod/Update if none is."""
     actions: list[Action] = []
@@ -379,12 +388,7 @@ class PodHandler(_Handler):
     def _promised_elsewhere(self, old: Pod, node: str) -> None:
         """A pod that was promised another node has or is promised this one, or none."""
         if old.status.nominated_node_name not in ("", node):
-            self._nomination_lost(old)
-
-    def _nomination_lost(self, pod: Pod) -> None:
-        """A nominated pod counts as if it was on its node, for pods of lower or equal priority."""
-        priority = pod.spec.priority or 0
-        self.queue.move(POD_FREED, pod, None, only=lambda other: other.priority <= priority)
+            self.queue.move(POD_FREED, old)
 
     # ---- neither
 
@@ -402,8 +406,8 @@ class PodHandler(_Handler):
             promised = {one.uid for one in self.cache.nominations.on(node)}
             if promised:  # they may have counted on it, whoever rejects them now
                 self.queue.move(EVERYTHING, uids=promised)
-        elif gone and self.cache.withdraw(uid):
-            self._nomination_lost(pod)
+        elif gone:
+            withdrawn(self.cache, self.queue, pod)
 
     def report_again(self, pods: Iterable[Pod]) -> None:
         """Reports those of the pods that wait and cannot be read: nobody may have listened."""

@@ -11,7 +11,7 @@ import msgspec
 
 from engine.basis import Basis
 from engine.clock import stamp
-from engine.eventhandlers import POD_FREED, on_node
+from engine.eventhandlers import withdrawn
 from engine.framework.decision import PostFilterResult
 from engine.framework.edge import Edge
 from engine.framework.effects import Evict, SetUnschedulable, pod_event
@@ -67,10 +67,8 @@ class Evictions:
 
     def _withdraw(self, pod: PodInfo) -> None:
         """The pod is promised nothing any more, and others may have room there."""
-        there = on_node(pod.pod, self._cache.promised(pod.uid))
-        if self._cache.withdraw(pod.uid):
+        if withdrawn(self._cache, self.queue, pod.pod):
             self._tell_withdrawn(pod)
-            self.queue.move(POD_FREED, there, only=lambda one: one.priority <= pod.priority)
 
     def _tell_withdrawn(self, pod: PodInfo) -> None:
         self.queue.tells(pod.uid, "")
@@ -79,7 +77,8 @@ class Evictions:
     def evict(self, pod: PodInfo, rescue: PostFilterResult) -> None:
         """The pod is promised a node, and others are evicted for it."""
         if rescue.nominated is not None:
-            self._cache.nominate(pod, rescue.nominated)
+            left_by = max([one.pod.priority for one in rescue.evictions], default=pod.priority)
+            self._cache.nominate(pod, rescue.nominated, left_by)
         if rescue.evictions:
             for one in rescue.clears:  # what is promised to less important pods
                 self._cache.withdraw(one.uid)

@@ -26,7 +26,7 @@ import numpy as np
 from engine.cache.columns import Dictionary
 from engine.cache.domains import TopologyCounts
 from engine.cache.nodes import NodeTable
-from engine.cache.nominations import NominationTable
+from engine.cache.nominations import LOWEST, NominationTable
 from engine.cache.objects import ObjectStore
 from engine.cache.otherpods import OtherPodsTable, QueueTimes
 from engine.cache.pods import PodTable
@@ -313,11 +313,14 @@ class Cache:
 
     # ---- nominations -----------------------------------------------------------------------
 
-    def nominate(self, pod: PodInfo, node_name: str) -> None:
-        """The waiting pod is promised the node, and no other; an empty name takes that back."""
+    def nominate(self, pod: PodInfo, node_name: str, left_by: int = LOWEST) -> None:
+        """The waiting pod is promised the node, and no other; an empty name takes that back.
+
+        `left_by` is the priority of the most important pod that leaves the room for it.
+        """
         if pod.uid not in self._rows:
             before = self.nominations.node_of(pod.uid)
-            self.nominations.put(pod, node_name)
+            self.nominations.put(pod, node_name, left_by)
             self.other_pods.promised(before, node_name)
 
     def withdraw(self, uid: str) -> bool:

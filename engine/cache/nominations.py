@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from engine.cache.nodes import NodeColumns
 from engine.pods.podinfo import PodInfo
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from engine.cache.snapshot import Snapshot
 
 NOBODY: Mapping[str, PodInfo] = {}
+LOWEST: Final = -(1 << 31)
+"""The least of all priorities."""
 
 
 class Nominations:
@@ -26,7 +28,10 @@ class Nominations:
         self.version = 0
         """Changes with every promise."""
         self._on: dict[str, dict[str, PodInfo]] = {}
-        self._priorities: Counter[int] = Counter()
+        self._ranks: dict[str, int] = {}
+        self.ranks: Mapping[str, int] = self._ranks
+        """The priority that each promise counts with, by UID: no less than that of the pod."""
+        self._of_rank: Counter[int] = Counter()
         self._nodes: dict[str, str] = {}
         self.nodes: Mapping[str, str] = self._nodes
         """The node that each pod is promised, by UID."""
@@ -63,22 +68,31 @@ class Nominations:
         return uid in self._evicting
 
     def before(self, pod: PodInfo, snapshot: Snapshot) -> Sequence[tuple[int, list[PodInfo]]]:
-        """Rows of nodes that are promised to pods of its priority or a higher one, and those."""
+        """Rows of nodes that are promised to pods before it, and those."""
         about = self.version, snapshot.layout, pod.priority, self.node_of(pod.uid) and pod.uid
         if about != self._about:  # a cycle asks three times
             self._about, self._before = about, list(self._ahead(pod, snapshot.nodes))
         return self._before
 
+    def ahead(self, pod: PodInfo, node: str) -> list[PodInfo]:
+        """The pods that are promised the node before this one."""
+        least, own = self._least(pod, node), pod.uid
+        return [one for one in self.on(node) if self.ranks[one.uid] >= least and one.uid != own]
+
+    def behind(self, pod: PodInfo, node: str) -> list[PodInfo]:
+        """The pods that are promised the node after this one."""
+        least = self._least(pod, node)
+        return [one for one in self.on(node) if self.ranks[one.uid] < least]
+
+    def _least(self, pod: PodInfo, node: str) -> int:
+        return self.ranks[pod.uid] if self.nodes.get(pod.uid) == node else pod.priority
+
     def _ahead(self, pod: PodInfo, nodes: NodeColumns) -> Iterator[tuple[int, list[PodInfo]]]:
-        least, own, row_of = pod.priority, pod.uid, nodes.row
+        least, row_of = pod.priority, nodes.row
         # Where pods of one priority preempt, which is usual, none is left out.
-        every = own not in self.nodes and least <= min(self._priorities, default=least)
+        every = pod.uid not in self.nodes and least <= min(self._of_rank, default=least)
         for node, promised in self._on.items():
-            ahead = [
-                one
-                for one in promised.values()
-                if every or (one.priority >= least and one.uid != own)
-            ]
+            ahead = list(promised.values()) if every else self.ahead(pod, node)
             row = row_of(node) if ahead else -1
             if row >= 0:
                 yield row, ahead
@@ -87,13 +101,18 @@ class Nominations:
 class NominationTable(Nominations):
     """The same with what writes; `Cache` alone has it."""
 
-    def put(self, pod: PodInfo, node: str) -> None:
-        """The pod is promised this node and no other; none if it is empty."""
-        self.drop(pod.uid)
+    def put(self, pod: PodInfo, node: str, left_by: int = LOWEST) -> None:
+        """The pod is promised this node and no other; none if it is empty.
+
+        Others that are no more important than who leaves the room for it do not come before it: a
+        ReplicaSet's next pod would take that again, each time.
+        """
+        uid, rank = pod.uid, max(self._least(pod, node), left_by)
+        self.drop(uid)
         if node:
-            self._nodes[pod.uid] = node
-            self._on.setdefault(node, {})[pod.uid] = pod
-            self._priorities[pod.priority] += 1
+            self._nodes[uid], self._ranks[uid] = node, rank
+            self._on.setdefault(node, {})[uid] = pod
+            self._of_rank[rank] += 1
             self.version += 1
 
     def drop(self, uid: str) -> bool:
@@ -101,11 +120,11 @@ class NominationTable(Nominations):
         node = self._nodes.pop(uid, None)
         if node is None:
             return False
-        promised = self._on[node]
-        priority = promised.pop(uid).priority
-        self._priorities[priority] -= 1
-        if not self._priorities[priority]:
-            del self._priorities[priority]
+        promised, rank = self._on[node], self._ranks.pop(uid)
+        del promised[uid]
+        self._of_rank[rank] -= 1
+        if not self._of_rank[rank]:
+            del self._of_rank[rank]
         if not promised:
             del self._on[node]
         self.version += 1

@@ -127,9 +127,9 @@ class Gangs:
             self.queue.take(one.pod.uid)
         taken = [one for one in turn.members if one.where is SubQueue.IN_FLIGHT]
         turn.members = sorted(taken, key=lambda one: one.sort_key)
-        turn.promised = {
-            one.pod.uid: node for one in turn.members if (node := self._cache.promised(one.pod.uid))
-        }
+        nodes, ranks = self._cache.nominations.nodes, self._cache.nominations.ranks
+        uids = [one.pod.uid for one in turn.members]
+        turn.promised = {uid: (nodes[uid], ranks[uid]) for uid in uids if uid in nodes}
         self._turn, self._steps = turn, self._attempt(turn)
         return True
 
@@ -425,7 +425,7 @@ class Gangs:
         if domains is None:
             return [None]
         column, homes = domains
-        known = [*homes, *self._rows(turn.promised.values())]
+        known = [*homes, *self._rows([node for node, _ in turn.promised.values()])]
         snapshot, of = self.basis.snapshot, self.basis.framework_of
         steps = emptiest(pods, snapshot, of, column, known)
         unpromised = Unpromised(self._cache, [one.uid for one in pods])
@@ -533,9 +533,9 @@ class Gangs:
             self._promise_again(turn, queued)
 
     def _promise_again(self, turn: Turn, queued: QueuedPod) -> None:
-        node = turn.promised.get(queued.pod.uid)
-        if node is not None:
-            self._cache.nominate(queued.pod, node)
+        promised = turn.promised.get(queued.pod.uid)
+        if promised is not None:
+            self._cache.nominate(queued.pod, *promised)
 
     def _waits(self, queued: QueuedPod) -> bool:
         """False: it is gone, or bound by somebody else."""

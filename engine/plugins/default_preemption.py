@@ -202,12 +202,11 @@ def _found(pod: PodInfo, snapshot: Snapshot, plans: Plans, at: int) -> PostFilte
     scheduler = pod.pod.spec.scheduler_name
     words = f"{scheduler}: preempting to accommodate a higher priority pod"
     found = f"found a potential placement for pod on node {node}, preempting {len(victims)} victims"
-    promised = snapshot.nominations.on(node)
     return PostFilterResult(
         Status.SUCCESS,
         nominated=node,
         evictions=tuple([Evict(one, pod, words) for one in victims]),
-        clears=tuple([one for one in promised if one.priority < pod.priority]),
+        clears=tuple(snapshot.nominations.behind(pod, node)),
         message=f"preemption: {found}",
         violations=int(plans.violations[at]),
         ranks=_RANKS,

@@ -177,7 +177,7 @@ class NodeResourcesFit:
         about = snapshot.generation, nominations.version, node, pod.priority, pod.requests_key
         if self._there[0] != about:
             row = snapshot.nodes.row(node)
-            ahead = [one for one in nominations.on(node) if one.priority >= pod.priority]
+            ahead = nominations.ahead(pod, node)
             left = (
                 room.limit.item(row) - room.used.item(row) - sum(map(room.held, ahead)) - room.need
                 for room in self._rooms(pod, snapshot)

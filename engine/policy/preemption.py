@@ -309,12 +309,11 @@ def _promise(
     victims = f"evicting {count} victim{'s' if count != 1 else ''}"
     then = victims if count else "waiting for those to be gone that were evicted"
     words = f"{pod.pod.spec.scheduler_name}: preempting to accommodate {pod.key} ({place})"
-    promised = snapshot.nominations.on(node)
     return PostFilterResult(
         Status.SUCCESS,
         nominated=node,
         evictions=tuple([Evict(one, pod, words) for one in found.victims]),
-        clears=tuple([one for one in promised if one.priority < pod.priority]),
+        clears=tuple(snapshot.nominations.behind(pod, node)),
         message=f"preemption ({place}): node {node} is promised, {then}",
         violations=found.violations,
         ranks=evictions.ranks,

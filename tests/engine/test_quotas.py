@@ -492,6 +492,61 @@ async def test_whoever_may_evict_borrowers_is_woken_as_others_borrow():
     assert made.edge.evictions == ["a0"]
 
 
+COMES_ANEW = [
+    ELASTIC,
+    "preempt: pod.namespace is b -> victims where it.namespace is a and it.priority < 11\n",
+]
+
+
+@pytest.mark.parametrize("policy", COMES_ANEW)
+@in_a_loop
+async def test_who_comes_anew_does_not_take_again_what_it_gave_back(policy):
+    """The next pod of a ReplicaSet is as important as the one that was evicted."""
+    made = Quotas(policy, cpu="2", a=("1", "4"), b=("1", "4"), c=("2", "2"))
+    a0, _ = [made.runs(f"a{number}", priority=10) for number in range(2)]
+    made.comes("b0", namespace="b", cpu="1")
+    await settle(made)
+    made.comes("a2", namespace="a", cpu="1", priority=10)
+    made.handlers.pods.on_delete(a0)
+    made.clock.advance(20.0)
+    await settle(made)
+    assert (made.placed("b0", "b"), made.edge.evictions) == (True, ["a0"])
+
+
+@in_a_loop
+async def test_nor_where_a_gang_took_it_back_and_waits_for_more_to_go():
+    policy = "gang: by pod.label[job] min 2\n" + ELASTIC
+    made = Quotas(policy, cpu="2", a=("0", "4"), b=("2", "4"), c=("2", "2"))
+    a0, _ = [made.runs(f"a{number}", priority=10) for number in range(2)]
+    for number in range(2):
+        made.comes(f"b{number}", namespace="b", cpu="1", labels={"job": "b"})
+    await settle(made)
+    assert sorted(made.edge.evictions) == ["a0", "a1"]
+    made.handlers.pods.on_delete(a0)
+    made.clock.advance(20.0)
+    await settle(made)
+    made.comes("a2", namespace="a", cpu="1", priority=10)
+    await settle(made)
+    assert not made.placed("a2")
+
+
+@in_a_loop
+async def test_who_leaves_room_to_less_important_pods_is_woken_when_they_go():
+    made = Quotas(ELASTIC, cpu="2", a=("1", "4"), b=("1", "4"), c=("2", "2"))
+    a0, _ = [made.runs(f"a{number}", priority=10) for number in range(2)]
+    made.edge.evict_answers.append(asyncio.get_running_loop().create_future())
+    b0 = made.comes("b0", namespace="b", cpu="1")
+    made.comes("a2", namespace="a", cpu="1", priority=10)
+    await settle(made)
+    made.handlers.pods.on_delete(a0)
+    await settle(made)
+    assert not made.placed("a2")
+    made.handlers.pods.on_delete(b0)
+    made.clock.advance(20.0)
+    await settle(made)
+    assert made.placed("a2")
+
+
 # ---- beside `preempt:` lines
 
 BESIDE = ELASTIC + "preempt: victims where it.priority < pod.priority across 2 nodes\n"
