@@ -261,7 +261,7 @@ class MetricSection(_Document):
 
 
 class PrometheusSection(_Document):
-    """Where metrics are asked for."""
+    """Prometheus to read metrics from."""
 
     url: Annotated[str, AfterValidator(_url)] | None = None
     timeout_seconds: float = Field(default=5.0, gt=0, le=60)

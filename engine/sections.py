@@ -38,7 +38,7 @@ def matching(pattern: str, wrong: str) -> Callable[[str], str]:
 
 
 _namespace = matching(
-    rf"(?=.{{1,63}}$){_WORD}", "is no name of a namespace; write one like kube-system"
+    rf"(?=.{{1,63}}$){_WORD}", "is not the name of a namespace; write one like kube-system"
 )
 _lease = matching(
     rf"(?=.{{1,253}}$){_WORD}(\.{_WORD})*", "is no name of a lease; write one like berth"

@@ -57,7 +57,7 @@ class _Job:
     plans: list[Plan] = field(default_factory=list)
 
 
-@click.command("check", help="Check policy files and say what is wrong with them.")
+@click.command("check", help="Check policy files and report what is wrong with them.")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILES|-]...")
 @click.option(
     "--format",
@@ -65,27 +65,29 @@ class _Job:
     type=click.Choice(["text", "json", "sarif", "github"]),
     default="text",
     show_default=True,
-    help="How to print diagnostics.",
+    help="Output format of diagnostics.",
 )
-@click.option("--deny-warnings", is_flag=True, help="Exit 1 on warnings, too; notes are none.")
-@click.option("--chain", is_flag=True, help="The files work together in one scheduler.")
+@click.option("--deny-warnings", is_flag=True, help="Exit 1 on warnings, too; not on notes.")
+@click.option("--chain", is_flag=True, help="Check the files as the policies of one scheduler.")
 @click.option("--tenant", "namespace", metavar="NAMESPACE",
-              help="The files are the policies of this namespace about its own pods.")  # fmt: skip
+              help="Check the files as policies of this namespace about its own pods.")  # fmt: skip
 @click.option("--config", "config_file", type=options.FILE,
-              help="Metrics, parameters and overrides of a BerthConfiguration; without FILES also"
-                   " its folder of policies.")  # fmt: skip
-@click.option("--nodes", type=click.IntRange(1), help="Nodes to bound the cost for.")
-@click.option("--pods", type=click.IntRange(1), help="Running pods to bound the cost for.")
+              help="Configuration file whose metrics, parameters and overrides hold; without FILES,"
+                   " its folder of policies is checked.")  # fmt: skip
+@click.option("--nodes", type=click.IntRange(1), help="Number of nodes to bound the cost for.")
+@click.option(
+    "--pods", type=click.IntRange(1), help="Number of running pods to bound the cost for."
+)
 @click.option("--inventory", "stock_file", type=options.FILE,
-              help="What the cluster has, as `berth inventory` writes it.")  # fmt: skip
+              help="Check against what a cluster has, as `berth inventory` writes it.")  # fmt: skip
 @click.option(
     "--autoscaler",
     is_flag=True,
-    help="Note filters that cluster-autoscaler and Karpenter do not know of.",
+    help="Note filters that cluster-autoscaler and Karpenter do not see.",
 )
 @click.option("--journal", type=options.READABLE,
-              help="Say where pods of a journal (`berth run --record`) would have gone by these"
-                   " files instead of its policies.")  # fmt: skip
+              help="Report where the pods of a journal (`berth run --record`) would have gone under"
+                   " these files instead of its policies.")  # fmt: skip
 def command(  # noqa: PLR0913 - click's signature
     files: tuple[Path, ...],
     style: str,
@@ -168,7 +170,7 @@ def expanded(paths: Iterable[Path]) -> Iterator[Path]:
     for path in paths:
         if not path.is_dir():
             if path.suffix == _TESTS:
-                help_ = f"write  berth test {path}"
+                help_ = f"run  berth test {path}"
                 raise click.ClickException(f"{path} is a test of policies, not a policy; {help_}")
             yield path
             continue
@@ -176,7 +178,7 @@ def expanded(paths: Iterable[Path]) -> Iterator[Path]:
         for one in inside:
             # A pipe would be waited for. Named by itself it is what the user wants read.
             if one.exists() and not one.is_file():
-                raise click.ClickException(f"{one}: cannot be read: it is no regular file")
+                raise click.ClickException(f"{one}: cannot be read: it is not a regular file")
         if not inside:
             raise click.ClickException(f"{path}: has no file whose name ends in {ENDING}")
         yield from inside
@@ -272,7 +274,7 @@ def _beyond_files(job: _Job) -> Iterator[Diagnostic]:
         first, (source, span) = list(sorts.values())[:2]
         yield Diagnostic(
             "P501",
-            f"{first[0].name} sorts the queue, too, and one scheduler takes one order",
+            f"{first[0].name} sorts the queue, too, and a scheduler has one order",
             source,
             span,
             Severity.NOTE,

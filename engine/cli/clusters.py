@@ -45,12 +45,12 @@ from engine.simulate.lab import Lab
 from engine.telemetry import Telemetry
 from engine.watches.watcher import Watcher, attend
 
-_NO_POLICIES: Final = "no policies: name those in force with --policies or --policy-configmap"
-_OLDER: Final = "A scheduler that may not list that either goes by its older rules"
+_NO_POLICIES: Final = "no policies given: name those in force with --policies or --policy-configmap"
+_OLDER: Final = "A scheduler that cannot list it either keeps its older rules"
 _PATIENCE_SECONDS: Final = 5.0
 """For what policies read beside: a list that is refused is asked for again and again."""
 _IN_FORCE: Final = (
-    "So a running scheduler goes by what was there before; ask it: --scheduler https://HOST:10259"
+    "A running scheduler keeps its older rules; to ask it: --scheduler https://HOST:10259"
 )
 
 
@@ -84,7 +84,7 @@ def from_files(
     lab.add([*objects.namespaces.values(), *objects.nodes.values(), *objects.others, *there])
     notes = [] if texts else [_NO_POLICIES]
     read = {one.name for one in bundle.metrics} - {name for name, _ in given}
-    notes += [f"{name} is missing: no --metric gives it" for name in sorted(read)]
+    notes += [f"metric {name} is missing: give it with --metric" for name in sorted(read)]
     return Cluster(lab, _by_key(there), notes)
 
 

@@ -54,11 +54,11 @@ class _Found:
     prometheus: str = ""
 
 
-@click.command("convert", help="Turn a KubeSchedulerConfiguration into one for Berth.")
+@click.command("convert", help="Convert a KubeSchedulerConfiguration for Berth.")
 @click.argument("source", type=options.FILE)
 @click.option(
     "-o", "output", metavar="DIR", type=click.Path(path_type=Path),
-    help="Write config.yaml and the policies there instead of printing them.",
+    help="Folder to write config.yaml and the policies to, instead of printing them.",
 )  # fmt: skip
 def command(source: Path, output: Path | None) -> None:
     """Plugins of others become policies; those of the stock scheduler stay as they are."""
@@ -96,8 +96,8 @@ def converted(source: Path) -> _Found:
         )
     found = _Found({**given[0], "apiVersion": SCHEDULER_API})
     if given[0]["apiVersion"] in _VERSIONS[2:]:
-        weights = "TaintToleration has 3, NodeAffinity and InterPodAffinity have 2, and had 1"
-        found.lost.append(f"weights by default: {weights}")
+        weights = "TaintToleration has 3, NodeAffinity and InterPodAffinity have 2; all had 1"
+        found.lost.append(f"default weights: {weights}")
     with reported(ConfigError):
         parse(str(source), SchedulerDocument, found.scheduler)
     # To Berth no profile is one of its own name.
@@ -164,8 +164,7 @@ def _plugin(plugin: str, args: dict[str, Any], weight: int, profile: str, found:
         there = found.policies.setdefault(profile, {})
         if there.setdefault(f"{file}{suffix}.policy", text) != text:
             raise click.ClickException(
-                f"{plugin}: what sorts the queue must be the same, with its"
-                " arguments, in all profiles that have it"
+                f"{plugin}: what sorts the queue must have the same arguments in all profiles"
             )
 
 

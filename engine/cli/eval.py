@@ -74,7 +74,7 @@ def read_metrics(given: tuple[str, ...], objects: Objects) -> dict[tuple[str, st
         left, equals, value = one.partition("=")
         name, at, node = left.strip().partition("@")
         if not equals or not name or is_missing(parse_number(value.strip())):
-            raise click.ClickException(f"{one} is no NAME=NUMBER and no NAME@NODE=NUMBER")
+            raise click.ClickException(f"{one} is neither NAME=NUMBER nor NAME@NODE=NUMBER")
         if at and node not in objects.nodes:
             raise click.ClickException(f"{one}: no --node file holds a node called {node}")
         samples[name, node if at else None] = value.strip()
@@ -141,12 +141,14 @@ def value_lines(understood: Understood, values: Values | str) -> Iterator[str]:
 @click.command("eval", help="Evaluate an expression of the policy language.")
 @click.argument("expression")
 @click.option("--pod", "pods", multiple=True, type=options.FILE,
-              help="Manifests of pods; the first without a node is to be placed.")  # fmt: skip
+              help="Manifests of pods; the first without a node is the one to place.")  # fmt: skip
 @click.option("--node", "nodes", multiple=True, type=options.FILE,
-              help="Manifests of nodes, of the pods on them, of namespaces.")  # fmt: skip
+              help="Manifests of nodes, the pods on them, and namespaces.")  # fmt: skip
 @click.option("--metric", "metrics", multiple=True, metavar="NAME[@NODE]=VALUE",
-              help="A sample of a metric, of one node or of all.")  # fmt: skip
-@click.option("--now", metavar="TIME", help="The time, such as 2025-03-01T10:00:00Z.")
+              help="The value of a metric, on one node or on all.")  # fmt: skip
+@click.option(
+    "--now", metavar="TIME", help="Time of the cycle, such as 2025-03-01T10:00:00Z.  [default: now]"
+)
 def command(
     expression: str,
     pods: tuple[Path, ...],
@@ -196,5 +198,5 @@ def read_time(text: str | None) -> float:
         return SystemClock().time()
     moment = parse_time(text)
     if is_missing(moment):
-        raise click.ClickException(f"{text} is no time: write 2025-03-01T10:00:00Z")
+        raise click.ClickException(f"{text} is not a time; write one like 2025-03-01T10:00:00Z")
     return moment

@@ -31,17 +31,17 @@ _FLAGS = ("policies", "policy_configmap", "scheduler_name", "prometheus_url")
 _HELP = """Explain an error code, a word of the language, a pod or a node.
 
 \b
-berth explain P203               the lesson behind an error code
+berth explain P203               what an error code means
 berth explain filter             a statement, field, function, metric or bundled policy
 berth explain pod NS/NAME        why a pod is where it is, or is nowhere
-berth explain node NAME          which pending pods could come to a node
+berth explain node NAME          which pending pods a node could take
 
-A pod is decided about anew, and nothing is changed. The cluster is that of the
-kubeconfig; with -f one of manifests; with --journal a pod is explained as it was
-decided then. Name the policies in force, as for berth run.
+The decision is made anew, and nothing is changed. The cluster is that of the
+kubeconfig, or with -f that of manifests; with --journal it is the one that the
+decision was made on. Name the policies in force, as for berth run.
 
-With --scheduler nothing is decided: a running scheduler is asked what it decided
-last, over a port-forward to the replica that leads, for instance.
+With --scheduler nothing is decided: a running scheduler is asked for its last
+decision, for instance over a port-forward to the replica that leads.
 """
 
 
@@ -54,20 +54,24 @@ last, over a port-forward to the replica that leads, for instance.
 @click.option("--config", metavar="FILE", help="Configuration file, as for berth run.")
 @click.option("--policies", metavar="PATH", help="Folder of policies in force, or one file.")
 @click.option("--policy-configmap", metavar="NS/NAME", help="ConfigMap of policies in force.")
-@click.option("--scheduler-name", metavar="NAME", help="Name that pods ask for.")
+@click.option("--scheduler-name", metavar="NAME", help="schedulerName of the profile that decides.")
 @options.PROMETHEUS_URL
 @click.option("--metric", "metrics", multiple=True, metavar="NAME[@NODE]=VALUE",
-              help="With -f: a sample of a metric, of one node or of all.")  # fmt: skip
+              help="With -f: the value of a metric, on one node or on all.")  # fmt: skip
 @click.option("--now", metavar="TIME", help="With -f: the time, as 2025-03-01T10:00:00Z.")
 @click.option("--node", "nodes", multiple=True, metavar="NAME",
-              help="A node to hear of, wherever it comes.")  # fmt: skip
+              help="A node to show, however it ranks.")  # fmt: skip
 @click.option("--most", type=click.IntRange(1), default=10, show_default=True,
-              help="So many of the nodes that cannot take the pod.")  # fmt: skip
-@click.option("--scheduler", metavar="URL", help="What that one remembers of a pod.")
-@click.option("--token-file", type=options.READABLE, help="With --scheduler: who asks.")
+              help="How many of the nodes that cannot take the pod to show.")  # fmt: skip
+@click.option(
+    "--scheduler", metavar="URL", help="Ask the scheduler at this address for its last decision."
+)
+@click.option(
+    "--token-file", type=options.READABLE, help="With --scheduler: the bearer token to show."
+)
 @click.option("--ca-file", type=options.READABLE,
-              help="With --scheduler: whose certificate it has.")  # fmt: skip
-@click.option("--insecure", is_flag=True, help="With --scheduler: any certificate will do.")
+              help="With --scheduler: the CA of its certificate.")  # fmt: skip
+@click.option("--insecure", is_flag=True, help="With --scheduler: accept any certificate.")
 @options.FORMAT
 def command(words: tuple[str, ...], style: str, now: str | None, **given: Any) -> None:  # noqa: ANN401 - click's options by name
     """One word is of the language; two are `pod` or `node` and a name."""
@@ -98,7 +102,7 @@ def _remembered(subject: str, name: str, asked: dict[str, Any], *, as_json: bool
     from engine.cli.recorded import lines_of, record_of
 
     if subject != "pod":
-        raise click.UsageError("--scheduler is for a pod")
+        raise click.UsageError("--scheduler explains pods only")
     record = record_of(name if "/" in name else f"default/{name}", **asked)
     if as_json:
         click.echo(json.dumps(record, ensure_ascii=False, indent=2))
@@ -115,7 +119,7 @@ def _word(word: str) -> None:
     if not lines:
         near = closest(word, [*words(), *policies.names()])
         raise click.ClickException(
-            f"`{word}` is no code, statement, field, function, metric or bundled policy; "
+            f"`{word}` is not a code, statement, field, function, metric or bundled policy; "
             + (f"did you mean `{near}`?" if near else "codes look like P203, fields like pod.name")
         )
     click.echo("\n".join(lines).rstrip())
@@ -123,12 +127,14 @@ def _word(word: str) -> None:
 
 def _page(code: str) -> None:
     if code in GONE:
-        click.echo(f"{code} is no longer said. {GONE[code]}")
+        click.echo(f"{code} is no longer used. {GONE[code]}")
         return
     pages = shipped("errors")
     page = pages / f"{code}.md"
     if not page.is_file():
-        raise click.ClickException(f"{code} is no code of the policy language; they look like P203")
+        raise click.ClickException(
+            f"{code} is not a code of the policy language; codes look like P203"
+        )
     click.echo(page.read_text("utf-8").rstrip())
     for new in OLD.get(code, ()):
         title = (pages / f"{new}.md").read_text("utf-8").splitlines()[0].removeprefix("# ")

@@ -26,7 +26,7 @@ from engine.policy.affinity import (
 )
 from engine.policy.findings import new_compiler, rules_of
 
-_TOO_MANY: Final = "# Not said: written out, all of this is more terms than a pod should have."
+_TOO_MANY: Final = "# Not exported: written out, this is more terms than a pod should have."
 
 
 @click.command("export-affinity", help="Print filters as node affinity, for autoscalers.")
@@ -48,7 +48,7 @@ def command(files: tuple[Path, ...]) -> None:
     click.echo(text, nl=False)
     unsaid = [one for one in each if not isinstance(one, Said)]
     others = [rule for plan in plans for rule in rules_of(plan) if rule not in plan.filters]
-    for one in (*unsaid, *(Unsaid(rule, rule.span, "it is no filter") for rule in others)):
+    for one in (*unsaid, *(Unsaid(rule, rule.span, "it is not a filter") for rule in others)):
         click.echo(_told(one), err=True)
     if unsaid or _TOO_MANY in text:
         sys.exit(1)
@@ -58,7 +58,7 @@ def _told(one: Unsaid) -> str:
     part = text_of(one.rule, one.span)
     where = f"{one.rule.source.name}:{one.rule.line}"
     about = "" if one.span == one.rule.span else f"`{part}`: "
-    return f"{where}: not said: {about}{one.why}"
+    return f"{where}: not exported: {about}{one.why}"
 
 
 def as_yaml(rules: Sequence[Said]) -> str:
@@ -78,18 +78,20 @@ def _document(guard: str | None, group: Sequence[Said], *, several: bool) -> str
     lines = [f"# {one.rule.source.name}:{one.rule.line}: {_first(one.rule.text)}" for one in group]
     lines.append(f"# Put it on {'all pods' if guard is None else f'the pods with: {guard}'}")
     if several:
-        lines.append("# A pod that several documents are for needs what each asks, in one term.")
+        lines.append(
+            "# A pod that several documents apply to needs the requirements of each, in one term."
+        )
     whole = sorted({key for one in group for key in one.whole})
     if whole:
         lines.append(
-            f"# The same as the rule where the values are whole numbers: {', '.join(whole)}"
+            f"# Equal to the rule where these labels are whole numbers: {', '.join(whole)}"
         )
     terms = _together(group)
     if terms is None:
         lines.append(_TOO_MANY)
         return "\n".join([*lines, ""])
     if not all(terms):
-        lines.append("# Nothing to put there: it leaves all nodes.")
+        lines.append("# Nothing to put there: all nodes are allowed.")
         return "\n".join([*lines, ""])
     required = {"nodeSelectorTerms": [_term(term) for term in terms]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}

@@ -32,7 +32,7 @@ from engine.serving.server import ListenError, ServerOptions
 _LOG = logging.getLogger("engine")
 
 
-@click.command("extender", help="Serve policies to a kube-scheduler that may not be replaced.")
+@click.command("extender", help="Serve policies to a kube-scheduler, as its HTTP extender.")
 @options.KUBECONFIG
 @click.option("--config", metavar="FILE", help="Configuration file: policies and metrics.")
 @options.POLICIES
@@ -43,22 +43,22 @@ _LOG = logging.getLogger("engine")
     metavar="NAME",
     default="default-scheduler",
     show_default=True,
-    help="Whose pods wait in the queue that policies may read.",
+    help="schedulerName of the pending pods that policies may read.",
 )
 @options.listening(
     "--port",
     8888,
-    "Port of the questions, and of /livez, /readyz, /metrics.",
+    "Port of the extender's verbs, /livez, /readyz and /metrics.",
     address="127.0.0.1",
-    where="Where that is; whoever reaches it may ask, without --client-ca-file."
+    where="Address to listen on; without --client-ca-file anybody who reaches it may ask."
     "  [default: 127.0.0.1]",
 )
-@click.option("--plain-http", is_flag=True, help="HTTP instead of HTTPS.")
+@click.option("--plain-http", is_flag=True, help="Serve HTTP instead of HTTPS.")
 @click.option(
     "--client-ca-file",
     metavar="FILE",
     default="",
-    help="Whose certificate kube-scheduler has to show (tlsConfig.certFile).",
+    help="CA of the client certificate that kube-scheduler has to show (tlsConfig.certFile).",
 )
 @options.LOGGING_FORMAT
 @options.QUIET_VERBOSITY
@@ -85,7 +85,7 @@ def _options(flags: dict[str, Any]) -> RunOptions:
     settings = with_flags(load(flags["config"]), own, also=flags["scheduler_name"])
     if not settings.berth.policies.all_sources:
         raise ConfigError(
-            "there is nothing to say: give --policies, --policy-configmap or --config"
+            "there are no policies to serve: give --policies, --policy-configmap or --config"
         )
     warn_of_folder(settings.berth.policies.dir)
     none = PluginSet(disabled=[EnabledPlugin(name="*")])

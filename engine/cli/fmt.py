@@ -48,7 +48,7 @@ class _Outcome:
         return self.new is not None and self.new != self.old
 
 
-@click.command("fmt", help="Put policies and their tests into the one style.")
+@click.command("fmt", help="Format policies and their tests.")
 @click.argument("paths", nargs=-1, metavar="[PATHS|-]")
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if a file would change.")
 @click.option("--diff", is_flag=True, help="Write nothing; print what would change.")
@@ -56,7 +56,7 @@ class _Outcome:
     "--stdin-name",
     default="stdin.policy",
     show_default=True,
-    help="The name of what is read from `-`; a policy test ends in .policytest.",
+    help="File name of what `-` reads; that of a policy test ends in .policytest.",
 )
 def command(paths: tuple[str, ...], stdin_name: str, *, check: bool, diff: bool) -> None:
     """Formats files, folders (this one if none is named) or the standard input."""

@@ -46,15 +46,23 @@ class _Binding(msgspec.Struct):
 _binding: Final = msgspec.json.Decoder(_Binding)
 
 
-@click.command("install", help="Put Berth into a cluster, or print the manifests.")
-@click.option("--dry-run", is_flag=True, help="Print the manifests; ask no cluster.")
+@click.command("install", help="Install Berth in a cluster, or print its manifests.")
+@click.option("--dry-run", is_flag=True, help="Print the manifests and contact no cluster.")
 @click.option(
-    "--image", metavar="IMAGE", help="Where your registry has it.  [default: berth:VERSION]"
+    "--image", metavar="IMAGE", help="Image to run, from your registry.  [default: berth:VERSION]"
 )
 @click.option(
-    "--namespace", metavar="NAME", default=_NAMESPACE, show_default=True, help="Where it runs."
+    "--namespace",
+    metavar="NAME",
+    default=_NAMESPACE,
+    show_default=True,
+    help="Namespace to run in.",
 )
-@click.option("--monitoring", is_flag=True, help="With what the Prometheus operator reads.")
+@click.option(
+    "--monitoring",
+    is_flag=True,
+    help="With alerts and a ServiceMonitor for the Prometheus operator, and a dashboard.",
+)
 @click.option("--webhook", is_flag=True, help="With the admission webhook.")
 @options.KUBECONFIG
 @reported(KubeError, ConnectionError)
@@ -69,7 +77,7 @@ def command(
 ) -> None:
     """What is there already is changed as `kubectl apply --server-side` would; policies stay."""
     if not _LABEL.fullmatch(namespace):
-        raise click.UsageError(f"--namespace: {namespace!r} is no name of a namespace")
+        raise click.UsageError(f"--namespace: {namespace!r} is not the name of a namespace")
     more = [*([_MONITORING] if monitoring else []), *([_WEBHOOK] if webhook else [])]
     text = manifests(image=image, namespace=namespace, more=more)
     if dry_run:
@@ -77,8 +85,8 @@ def command(
         return
     if not image:
         raise click.UsageError(
-            "--image is needed: where your nodes find what deploy/Dockerfile builds;"
-            " --dry-run prints the manifests without"
+            "--image is required: the image that deploy/Dockerfile builds, where your nodes can"
+            " pull it; --dry-run prints the manifests without"
         )
     asyncio.run(_apply(text, kubeconfig))
 
@@ -127,8 +135,8 @@ async def _apply(text: str, kubeconfig: str | None) -> None:
             except NotFound as absent:
                 kind = f"{item['kind']} ({item['apiVersion']})"
                 raise click.ClickException(
-                    f"{name}: this cluster has no {kind}; install first what brings it, as the"
-                    " Prometheus operator does for --monitoring"
+                    f"{name}: this cluster has no {kind}; first install what brings it: for"
+                    " --monitoring that is the Prometheus operator"
                 ) from absent
             except StatusError as refused:
                 raise click.ClickException(f"{name}: {refused}") from refused
@@ -149,10 +157,10 @@ async def _check_whose(session: KubeClient, item: dict[str, Any]) -> None:
     others = [one.namespace for one in there or () if one.namespace not in ("", here)]
     if others:
         raise click.ClickException(
-            f"ClusterRoleBinding {item['metadata']['name']} gives its rights to the Berth in"
-            f" namespace {others[0]}, which would lose them; nothing was changed. Take that one"
-            f" away first (berth install --namespace {others[0]} --dry-run | kubectl delete -f -),"
-            " or install a second with Helm, under a name and with scheduler names of its own"
+            f"ClusterRoleBinding {item['metadata']['name']} gives its rights to the"
+            f" Berth in namespace {others[0]}, which would lose them; nothing was changed. Remove"
+            f" it first (berth install --namespace {others[0]} --dry-run | kubectl delete -f -), or"
+            " install a second with Helm, under a release name and scheduler names of its own"
         )
 
 

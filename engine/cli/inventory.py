@@ -40,13 +40,18 @@ _FINISHED: Final = ("Succeeded", "Failed")
 _PROBE: Final = SignalSpec("probe", "vector(1)")
 
 
-@click.command("inventory", help="Write down labels, namespaces and images of a cluster.")
+@click.command("inventory", help="Save the labels, namespaces and images of a cluster.")
 @options.KUBECONFIG
-@click.option("-o", "output", type=options.FILE, help="Where to write it.")
-@click.option("--prometheus-url", "url", metavar="URL", help="Ask for the bundled metrics, too.")
+@click.option("-o", "output", type=options.FILE, help="File to write.  [default: stdout]")
+@click.option(
+    "--prometheus-url",
+    "url",
+    metavar="URL",
+    help="Prometheus to query for the bundled metrics, too.",
+)
 @click.option(
     "--policies", "files", metavar="PATH", multiple=True, type=click.Path(path_type=Path),
-    help="A policy file or folder, whose metrics are asked for beside the bundled ones.",
+    help="Policy file or folder whose metrics are queried beside the bundled ones.",
 )  # fmt: skip
 @reported(ConfigError, KubeError, ConnectionError)
 def command(

@@ -28,7 +28,7 @@ def level_of(text: str) -> int:
     """The level of `-v 4`, `-v4` and Go's `-v=4`; a type of options."""
     number = text.removeprefix("=")
     if not number.isdecimal():
-        raise click.BadParameter(f"{number!r} is no level; write a number from 0 to 10")
+        raise click.BadParameter(f"{number!r} is not a log level; write a number from 0 to 10")
     return int(number)
 
 

@@ -19,7 +19,7 @@ from engine.pods.workloads import TEMPLATES, controller_of, pod_of_manifest, top
 
 @dataclass(slots=True)
 class Objects:
-    """What the files hold; the first pod without a node is to be placed."""
+    """What the files hold; the first pod without a node is the one to place."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
     namespaces: dict[str, Namespace] = field(default_factory=dict)

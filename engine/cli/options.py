@@ -30,7 +30,7 @@ WRITTEN: Final = _File(path_type=Path, dir_okay=False)
 KUBECONFIG: Final = click.option(
     "--kubeconfig",
     metavar="FILE",
-    help="Cluster to use; else its pod's, $KUBECONFIG, ~/.kube/config.",
+    help="Kubeconfig of the cluster; else the pod's service account, $KUBECONFIG, ~/.kube/config.",
 )
 FORMAT: Final = click.option(
     "--format",
@@ -38,26 +38,27 @@ FORMAT: Final = click.option(
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="How to print it.",
+    help="Output format.",
 )
 POLICIES: Final = click.option("--policies", metavar="DIR", help="Folder of .policy files.")
 POLICY_CONFIGMAP: Final = click.option(
-    "--policy-configmap", metavar="NS/NAME", help="ConfigMap of NAME.policy keys."
+    "--policy-configmap", metavar="NS/NAME", help="ConfigMap with NAME.policy keys."
 )
 PROMETHEUS_URL: Final = click.option(
-    "--prometheus-url", metavar="URL", help="Where metrics are asked for."
+    "--prometheus-url", metavar="URL", help="Prometheus to read metrics from."
 )
 LOGGING_FORMAT: Final = click.option(
     "--logging-format",
     type=click.Choice(["text", "json"]),
     default="text",
-    help="How lines are written.  [default: text]",
+    help="Format of log lines.  [default: text]",
 )
 _verbosity: Final = partial(
     click.option, "-v", "--v", "verbosity", type=level_of, metavar="LEVEL", default="2"
 )
 VERBOSITY: Final = _verbosity(
-    help="0: no line a pod; 2: one; 4: more; 5: also why it went there.  [default: 2]"
+    help="Log level; 0: no line for a pod, 2: one, 4: more, 5: also why it went there."
+    "  [default: 2]"
 )
 QUIET_VERBOSITY: Final = _verbosity(hidden=True)
 
@@ -89,7 +90,12 @@ def listening(
         ),
         click.option("--bind-address", metavar="ADDRESS", default=address, help=where),
         click.option(
-            "--tls-cert-file", metavar="FILE", default="", help="A certificate.  [default: its own]"
+            "--tls-cert-file",
+            metavar="FILE",
+            default="",
+            help="Certificate, in PEM.  [default: a self-signed one]",
         ),
-        click.option("--tls-private-key-file", metavar="FILE", default="", help="Its key."),
+        click.option(
+            "--tls-private-key-file", metavar="FILE", default="", help="Key of that certificate."
+        ),
     )

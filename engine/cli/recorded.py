@@ -35,7 +35,9 @@ def record_of(
         click.ClickException: the scheduler has none, or cannot be asked; the text says why.
     """
     if not (scheduler.startswith("https://") and is_address(scheduler)):
-        raise click.ClickException(f"{scheduler} is no address of a scheduler; write https://...")
+        raise click.ClickException(
+            f"{scheduler} is not the address of a scheduler; write https://..."
+        )
     try:
         tls = trusting(str(ca_file) if ca_file else None, anybody=insecure)
     except OSError as failed:
@@ -68,14 +70,14 @@ async def _asked(
 
 def _why(failed: Exception) -> str:
     if isinstance(failed, ssl.SSLCertVerificationError):
-        return f"{failed.verify_message}; give --ca-file with whom to trust, or --insecure"
+        return f"{failed.verify_message}; give its CA as --ca-file, or --insecure"
     return "no answer in time" if isinstance(failed, TimeoutError) else cause(failed)
 
 
 def _refusal(answer: Answer) -> str:
     said = one_line(answer.body.decode("utf-8", "replace"))
     if answer.status in (_UNAUTHORIZED, _FORBIDDEN):
-        return f"{said or answer.status}; give --token-file with a token that may get it"
+        return f"{said or answer.status}; give --token-file with a token that may read it"
     return said if answer.status == _NOT_FOUND else f"{answer.status}: {said}"
 
 

@@ -28,7 +28,7 @@ An expression is answered with its value, and on every node if it reads one:
   node.cpu.free - pod.cpu
   let share = node.cpu.requested/node.cpu.allocatable   also param and metric; share*100 works then
 Commands:
-  :node FILE, :pod FILE      read manifests; the first pod without a node is to be placed
+  :node FILE, :pod FILE      read manifests; the first pod without a node is the one to place
   :metric NAME[@NODE]=VALUE  a sample of a metric
   :now TIME                  the time of the cycle, such as 2025-03-01T10:00:00Z
   :type EXPRESSION           type, unit, level and what is read
@@ -63,7 +63,7 @@ class Session:
             if line.split(maxsplit=1)[0] in _DECLARES and self._is_declaration(line):
                 return "\n".join(self._declare(line))
             if _STATEMENT.match(line):
-                return "a rule stands in a file, for `berth check`; here write its expressions"
+                return "rules belong in a file, for `berth check`; write their expressions here"
             return "\n".join(self._evaluate(line))
         except click.ClickException as wrong:
             return wrong.format_message()
@@ -167,7 +167,7 @@ def _of_line(one: Diagnostic, before: int) -> Diagnostic:
     )
 
 
-@click.command("repl", help="Try expressions of the policy language line by line.")
+@click.command("repl", help="Evaluate expressions interactively.")
 def command() -> None:
     """Reads lines until the end of the input."""
     session = Session(Parser(), color=sys.stdout.isatty())

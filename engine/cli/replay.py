@@ -56,7 +56,7 @@ def ruled(settings: Settings, files: Texts | None, compiler: Compiler) -> tuple[
     return chain.frameworks_of(profiles, bundle, worlds=settings_worlds(settings)), bundle
 
 
-@click.command("replay", help="Make the decisions of a journal again and compare.")
+@click.command("replay", help="Replay the decisions of a journal and compare.")
 @click.argument("journal", type=options.READABLE, metavar="JOURNAL")
 @reported(ValueError)
 def command(journal: Path) -> None:
@@ -65,7 +65,7 @@ def command(journal: Path) -> None:
     for difference in report.differences:
         click.echo(plain(difference))
     if report.cut:
-        click.echo("the last line is cut off (was Berth killed?) and left out", err=True)
+        click.echo("the last line is cut off (was Berth killed?) and was skipped", err=True)
     click.echo(f"{report.decisions} decisions replayed, {report.equal} the same")
     if report.differences:
         sys.exit(1)

@@ -47,7 +47,11 @@ _LOG = logging.getLogger("engine")
 @click.option("--config", metavar="FILE", help="Configuration file.")
 @options.POLICIES
 @options.POLICY_CONFIGMAP
-@click.option("--scheduler-name", metavar="NAME", help="Name that pods ask for.  [default: berth]")
+@click.option(
+    "--scheduler-name",
+    metavar="NAME",
+    help="schedulerName of the pods to schedule.  [default: berth]",
+)
 @runflags.ELECTION
 @options.PROMETHEUS_URL
 @click.option("--record", type=options.FILE, help="Write a journal that `berth replay` can check.")
@@ -56,9 +60,11 @@ _LOG = logging.getLogger("engine")
     "--pod-max-in-unschedulable-pods-duration",
     metavar="DURATION",
     default="5m",
-    help="After so long a pod that fits nowhere is tried again all the same.  [default: 5m]",
+    help="How long a pod that fits nowhere waits at most for its next try.  [default: 5m]",
 )
-@click.option("--write-config-to", type=options.FILE, help="Write the configuration, and end.")
+@click.option(
+    "--write-config-to", type=options.FILE, help="Write the configuration to this file and exit."
+)
 @options.LOGGING_FORMAT
 @options.VERBOSITY
 @runflags.STOCK
@@ -164,7 +170,7 @@ def warn_of_folder(folder: str | None) -> None:
         wrong = f"has no file whose name ends in {SUFFIX}"
         if files is None:
             wrong = f"cannot be read ({'; '.join(why)})" if why else "is not there"
-        _LOG.warning("folder %s %s: no pod is scheduled until it has one", folder, wrong)
+        _LOG.warning("folder %s %s: no pod is scheduled until it has policies", folder, wrong)
 
 
 def open_private(path: Path) -> FileIO:

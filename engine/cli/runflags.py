@@ -23,19 +23,20 @@ from engine.serving.certificates import CertificateFiles
 from engine.serving.server import ServerOptions
 
 _ELECTION: Final = {
-    "leader_elect": "Whether several replicas elect who schedules; the others stand by."
+    "leader_elect": "Elect a leader, which schedules; the other replicas stand by."
     "  [default: true]",
-    "lease_duration": "For how long others wait once the leader is silent.  [default: 15s]",
-    "renew_deadline": "After so long without a renewal the leader ends.  [default: 10s]",
-    "retry_period": "Between two renewals, or two looks at another's lease.  [default: 2s]",
-    "resource_lock": "Only `leases`.",
+    "lease_duration": "How long after the last renewal another replica takes the lease."
+    "  [default: 15s]",
+    "renew_deadline": "How long the leader may fail to renew before it exits.  [default: 10s]",
+    "retry_period": "Time between two attempts to renew or take the lease.  [default: 2s]",
+    "resource_lock": "Kind of the lock: only `leases`.",
     "resource_name": "Name of the lease.  [default: berth]",
     "resource_namespace": "Namespace of the lease.  [default: kube-system]",
 }
 """Fields of `LeaderElection`, whose names are those of the flags."""
 
 _WITHOUT_MEANING: Final = {
-    "who reads metrics shows a token, asked about with the scheduler's own credentials": """
+    "readers of metrics show a token, which is reviewed with the scheduler's own credentials": """
         authentication-kubeconfig authentication-skip-lookup authentication-token-webhook-cache-ttl
         authentication-tolerate-lookup-failure authorization-kubeconfig client-ca-file
         authorization-webhook-cache-authorized-ttl authorization-webhook-cache-unauthorized-ttl
@@ -46,12 +47,12 @@ _WITHOUT_MEANING: Final = {
         show-hidden-metrics-for-version""",
     "requests are JSON, paced by how fast the API server answers": """
         kube-api-burst kube-api-content-type kube-api-qps""",
-    "the server speaks HTTP/1.1 with what OpenSSL thinks safe, and profiles nothing": """
+    "the server speaks HTTP/1.1 with OpenSSL's default ciphers, and has no profiling": """
         contention-profiling disable-http2-serving http2-max-streams-per-connection
         permit-address-sharing permit-port-sharing profiling tls-cipher-suites
         tls-curve-preferences""",
-    "there are no feature gates": "emulated-version feature-gates min-compatibility-version",
-    "each line is written at once to stderr, and -v is for all modules": """
+    "Berth has no feature gates": "emulated-version feature-gates min-compatibility-version",
+    "each line is written to stderr at once, and -v holds for all modules": """
         log-flush-frequency log-json-info-buffer-size log-json-split-stream
         log-text-info-buffer-size log-text-split-stream vmodule""",
 }
@@ -59,7 +60,7 @@ TAKEN: Final = {name: why for why, names in _WITHOUT_MEANING.items() for name in
 """Flags that are taken and change nothing, and why."""
 
 REFUSED: Final = {
-    "master": "write the API server's address into a kubeconfig, and give that as --kubeconfig",
+    "master": "put the API server's address into a kubeconfig, and give that as --kubeconfig",
     "tls-sni-cert-key": "the server has one certificate; give it as --tls-cert-file and"
     " --tls-private-key-file",
 }
@@ -72,28 +73,28 @@ SERVING: Final = options.together(
     options.listening(
         "--secure-port",
         10259,
-        "Port of /livez, /readyz, /metrics ... by HTTPS; 0: none.",
+        "HTTPS port of /livez, /readyz, /metrics and others; 0: no server.",
         address="0.0.0.0",
-        where="Where that is.  [default: all addresses]",
+        where="Address to listen on.  [default: all]",
         least=0,
     ),
     click.option(
         "--cert-dir",
         metavar="DIR",
         default="",
-        help="Where the certificate that Berth makes is kept.  [default: in memory]",
+        help="Folder that keeps the self-signed certificate.  [default: in memory]",
     ),
     click.option(
         "--tls-min-version",
         type=click.Choice(list(_TLS_VERSIONS)),
         default="VersionTLS12",
-        help="[default: VersionTLS12]",
+        help="Oldest version of TLS to accept.  [default: VersionTLS12]",
     ),
     click.option(
         "--authorization-always-allow-paths",
         metavar="PATHS",
         default="/healthz,/readyz,/livez",
-        help="What anybody may read.  [default: /healthz,/readyz,/livez]",
+        help="Paths that need no authorization.  [default: /healthz,/readyz,/livez]",
     ),
 )
 """The flags of the server."""
@@ -112,7 +113,7 @@ def server_options(flags: Mapping[str, Any]) -> ServerOptions | None:
     for path in paths:
         if "*" in path[:-1]:
             raise ConfigError(
-                f"--authorization-always-allow-paths: {path!r}: a * can only be the end"
+                f"--authorization-always-allow-paths: {path!r}: a * may only stand at the end"
             )
     return ServerOptions(
         flags["bind_address"],
@@ -148,9 +149,9 @@ def notes(flags: Mapping[str, Any]) -> list[str]:
     """
     for name, instead in REFUSED.items():
         if flags[name.replace("-", "_")]:
-            raise ConfigError(f"--{name} is not in this version: {instead}")
+            raise ConfigError(f"--{name} is not supported: {instead}")
     return [
-        f"--{name} changes nothing: {why}"
+        f"--{name} has no effect: {why}"
         for name, why in TAKEN.items()
         if flags[name.replace("-", "_")]
     ]

@@ -20,7 +20,7 @@ from engine.kube.errors import KubeError, NotFound
 from engine.kube.session import KubeClient, Response, Session, segment
 from engine.objects import ConfigMap
 
-_BEFORE: Final = "What follows was so before."
+_BEFORE: Final = "What follows is the last known state."
 
 
 class Standing(msgspec.Struct):
@@ -58,11 +58,11 @@ class _Lease(msgspec.Struct):
 
 @click.command("status", help="""Show which policies are in force in a cluster.
 
-NAMESPACE/NAME is what `policies.state` of its configuration says.  [default: berth-system/berth]
+NAMESPACE/NAME is `policies.state` of the scheduler's configuration.  [default: berth-system/berth]
 """)  # fmt: skip
 @click.argument("state", default="berth-system/berth", metavar="[NAMESPACE/NAME]")
 @options.KUBECONFIG
-@click.option("--json", "as_json", is_flag=True, help="What the ConfigMap says, as it is.")
+@click.option("--json", "as_json", is_flag=True, help="Print the JSON of the ConfigMap.")
 @reported(KubeError, ConnectionError)
 def command(state: str, kubeconfig: str | None, *, as_json: bool) -> None:
     """STATE is `policies.state` of the configuration.
@@ -109,9 +109,9 @@ async def _ask(state: str, kubeconfig: str | None) -> tuple[str, Status, str, bo
             answer = (await session.request("GET", path)).checked()
         except NotFound as missing:
             raise click.ClickException(
-                f"There is no ConfigMap {state}-status: a scheduler writes it where its"
-                f" configuration says `policies: state: {state}`, within a minute again if it was"
-                " deleted. Name the one that yours says; /statusz tells the same."
+                f"ConfigMap {state}-status does not exist. A scheduler writes it if its"
+                f" configuration says `policies: state: {state}`, and again within a minute if it"
+                " was deleted. Name the `policies.state` of yours, or read its /statusz."
             ) from missing
         text, found = _read(answer, state)
         leader, leads = await _leader(session, found.lease) if found.lease else ("", True)
@@ -125,8 +125,8 @@ def _read(answer: Response, state: str) -> tuple[str, Status]:
         return text, wire.decode(msgspec.json.Decoder(Status).decode, text.encode())
     except msgspec.DecodeError as wrong:
         raise click.ClickException(
-            f"ConfigMap {state}-status is not what Berth writes; a scheduler that runs writes it"
-            " anew within a minute"
+            f"ConfigMap {state}-status does not hold what Berth writes; a running scheduler"
+            " rewrites it within a minute"
         ) from wrong
 
 
@@ -138,20 +138,20 @@ async def _leader(client: KubeClient, lease: str) -> tuple[str, bool]:
         answer = await client.request("GET", f"{collection}/{segment(name)}")
         spec = answer.decoded(msgspec.json.Decoder(_Lease).decode, f"lease {lease}").spec
     except NotFound:
-        return f"No scheduler decides: there is no lease {lease}. {_BEFORE}", False
+        return f"No scheduler leads: lease {lease} does not exist. {_BEFORE}", False
     except KubeError as failed:
-        return f"Who decides cannot be seen: {failed}", True
+        return f"Which scheduler leads is not known: {failed}", True
     if not spec.holder_identity or spec.renew_time is None:
-        return f"No scheduler decides: nobody holds lease {lease}. {_BEFORE}", False
+        return f"No scheduler leads: nobody holds lease {lease}. {_BEFORE}", False
     ago = (_now(answer) - spec.renew_time).total_seconds()
     if ago > spec.lease_duration_seconds:
         last = spec.renew_time.isoformat(timespec="seconds")
         return (
-            f"No scheduler seems to decide: {spec.holder_identity} held lease {lease}, and renewed"
-            f" it last at {last}, {ago:.0f} s ago. Look at its pods and their logs. {_BEFORE}",
+            f"No scheduler seems to lead: {spec.holder_identity} held lease {lease} and last"
+            f" renewed it at {last}, {ago:.0f} s ago. Look at its pods and their logs. {_BEFORE}",
             False,
         )
-    return f"{spec.holder_identity} decides (lease {lease}).", True
+    return f"{spec.holder_identity} leads (lease {lease}).", True
 
 
 def _now(answer: Response) -> datetime:

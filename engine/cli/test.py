@@ -20,7 +20,7 @@ from engine.policytests.running import Runner, find_files
 @click.option(
     "--deny-skipped", is_flag=True, help="Fail tests in which no rule applies to the pod."
 )
-@click.option("--coverage", is_flag=True, help="Say which rules rejected, passed, scored.")
+@click.option("--coverage", is_flag=True, help="Report which rules rejected, passed and scored.")
 @options.FORMAT
 @click.option("--junit", type=options.WRITTEN, help="Write the results as JUnit XML, too.")
 def command(

@@ -26,13 +26,18 @@ _NAMESPACE = "berth-system"
 _CONFIG_MAP = "policies"
 
 
-@click.command("up", help="Keep an embedded cluster running to play with.")
+@click.command("up", help="Keep an embedded cluster running to try things on.")
 @click.option("--nodes", type=click.IntRange(1, 5000), default=12, show_default=True,
-              help="How many nodes it has.")  # fmt: skip
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Default: a free one.")
+              help="Number of simulated nodes.")  # fmt: skip
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Port of the API server.  [default: a free one]",
+)
 @click.option("--kubeconfig", type=options.WRITTEN,
               help="Where to write the kubeconfig.  [default: a temporary file]")  # fmt: skip
-@click.option("--scheduler/--no-scheduler", default=True, help="Run Berth on it too.")
+@click.option("--scheduler/--no-scheduler", default=True, help="Run Berth on it, too.")
 def command(nodes: int, port: int, kubeconfig: Path | None, *, scheduler: bool) -> None:
     """Runs until SIGTERM or SIGINT."""
     log_to_stderr(logging.INFO, "%(asctime)s %(levelname).1s %(message)s")
@@ -53,7 +58,7 @@ async def _up(
         cluster.create("namespaces", {"metadata": {"name": _NAMESPACE}})
         click.echo(f"export KUBECONFIG={kubeconfig}")
         click.echo("# kubectl get nodes -L test", err=True)
-        click.echo(f"# their load: --prometheus-url {cluster.prometheus_url}", err=True)
+        click.echo(f"# metrics of the nodes: --prometheus-url {cluster.prometheus_url}", err=True)
         if not scheduler:
             await stop.wait()
             return

@@ -22,7 +22,9 @@ from engine.webhook.process import PORT, Webhook, WebhookOptions
 from engine.webhook.registration import Place, webhooks
 
 
-@click.command("webhook", help="Judge policies while somebody applies them.")
+@click.command(
+    "webhook", help="Run the admission webhook, which checks policies when they are applied."
+)
 @options.KUBECONFIG
 @click.option("--config", metavar="FILE", help="The scheduler's configuration file.")
 @options.POLICY_CONFIGMAP
@@ -31,20 +33,25 @@ from engine.webhook.registration import Place, webhooks
     metavar="NS/NAME",
     default="berth-system/berth-webhook",
     show_default=True,
-    help="Its Service and its Secret; its ValidatingWebhookConfiguration is called NAME.",
+    help="Service and Secret of the webhook; its ValidatingWebhookConfiguration is called NAME.",
 )
-@click.option("--url", metavar="URL", default="", help="Where the API server finds it instead.")
+@click.option(
+    "--url",
+    metavar="URL",
+    default="",
+    help="URL at which the API server reaches it, instead of the Service.",
+)
 @options.listening(
     "--secure-port",
     PORT,
-    "Port of reviews, /livez and /readyz by HTTPS.",
+    "HTTPS port of admission reviews, /livez and /readyz.",
     address="0.0.0.0",
-    where="[default: all addresses]",
+    where="Address to listen on.  [default: all]",
 )
 @click.option(
     "--ca-file",
     type=options.FILE,
-    help="Whom the API server is to trust then; without it others write that.",
+    help="CA of --tls-cert-file, written as caBundle; without it another controller writes that.",
 )
 @options.LOGGING_FORMAT
 @options.QUIET_VERBOSITY
@@ -67,9 +74,9 @@ def _options(flags: dict[str, Any]) -> WebhookOptions:
         raise ConfigError(f"--name: {flags['name']!r} is not NAMESPACE/NAME")
     if url := flags["url"]:
         if not url.startswith("https://"):
-            raise ConfigError(f"--url: {url!r}: an API server asks by https:// only")
+            raise ConfigError(f"--url: {url!r}: an API server calls https:// only")
         if not is_address(url):
-            raise ConfigError(f"--url: {url!r} is no address")
+            raise ConfigError(f"--url: {url!r} is not an address")
     place = Place(namespace, name, flags["url"])
     if not webhooks(settings.berth.policies, place.client):
         raise ConfigError(
@@ -77,6 +84,8 @@ def _options(flags: dict[str, Any]) -> WebhookOptions:
             " the scheduler's file, or --policy-configmap"
         )
     if flags["ca_file"] and not flags["tls_cert_file"]:
-        raise ConfigError("--ca-file is for --tls-cert-file: of its own Secret Berth knows whom")
+        raise ConfigError(
+            "--ca-file goes with --tls-cert-file; the CA of its own Secret Berth knows"
+        )
     serving = ServerOptions(flags["bind_address"], flags["secure_port"], certificate_files(flags))
     return WebhookOptions(settings, flags["kubeconfig"], place, serving, flags["ca_file"])

@@ -106,19 +106,19 @@ def told(changes: Changes, journal: Path, plans: Sequence[Plan]) -> Iterator[str
         yield f"and {len(moved) - _SHOWN} more"
     yield plain(
         f"of the newest {len(changes.each)} decisions of {journal}: {len(changes.elsewhere)}"
-        f" elsewhere, {len(changes.nowhere)} nowhere now, {len(changes.somewhere)} no longer"
+        f" elsewhere, {len(changes.nowhere)} nowhere now, {len(changes.somewhere)} nowhere before"
     )
     read = {one for plan in plans for one in plan.metrics if one.source != "annotation"}
     unknown = sorted({one.name for one in read if one.id not in changes.metrics})
     if unknown:
-        yield f"the journal has no values of {', '.join(unknown)}, which counts as missing here"
+        yield f"the journal has no values of {', '.join(unknown)}, which count as missing here"
     needs, kept = needs_of(plans), changes.kept
     parts = (f"{part} of pods on nodes" for part in sorted(needs.of_pods - kept.of_pods))
     left_out = [*sorted(needs.attended - kept.attended), *parts]
     left_out += ["workloads"] if needs.workloads and not kept.workloads else []
     if left_out:
         names = ", ".join(left_out)
-        yield f"no policy read these as the journal was written, so they are missing here: {names}"
+        yield f"no policy read these when the journal was made, so they are missing here: {names}"
 
 
 def rules_to_blame(changes: Changes, journal: Path, plans: Sequence[Plan]) -> Iterator[Diagnostic]:

@@ -133,14 +133,14 @@ def _gang(pod: PodInfo, cluster: Cluster) -> str | None:
     if start.rows and group.gang.within:
         names = sorted(lab.snapshot().nodes.name(row) for row in start.rows)
         able += f", the pod on one of {few(names)}"
-    return f"It is of a gang ({group.gang.place}). {group}: {able}."
+    return f"It is in a gang ({group.gang.place}). {group}: {able}."
 
 
 def _heads(pod: Pod, said: str, source: str) -> Iterator[str]:
     if source == "cluster":
         yield _ANEW
     if pod.node_name:
-        yield f"The pod is on {pod.node_name}. Without it there, it would be placed so now:"
+        yield f"The pod is on {pod.node_name}. Were it pending, it would be placed as follows:"
     elif said:
         yield f"Its condition says: {said}"
 
@@ -156,7 +156,7 @@ def _not_ours(info: PodInfo, told: Explanation) -> list[str]:
     name = info.pod.spec.scheduler_name
     if name in ("", told.profile):
         return []
-    return [f"{info.key} is for scheduler {name}; it is explained as one of {told.profile}"]
+    return [f"{info.key} asks for scheduler {name}; it is explained as a pod of {told.profile}"]
 
 
 def _holding(key: str, cluster: Cluster) -> list[str]:
@@ -166,7 +166,7 @@ def _holding(key: str, cluster: Cluster) -> list[str]:
         for other, one in sorted(cluster.pods.items())
         if other != key and not one.node_name and _scheduled(one).reason == "WaitingOnPermit"
     ]
-    words = "these wait on nodes that they were given, and what they take there is not counted"
+    words = "these pods wait in permit, and what they take on their nodes is not counted"
     return [f"{words}: {few(held)}"] if held else []
 
 
@@ -229,7 +229,7 @@ class _Last:
 
 def _of_journal(what: str, name: str, path: Path, request: Request) -> None:
     if what == "node":
-        raise click.ClickException("a journal is asked about pods: berth explain pod NS/NAME")
+        raise click.ClickException("a journal explains pods only: berth explain pod NS/NAME")
     key = name if "/" in name else f"default/{name}"
     last, seen = _Last(), dict[str, None]()
 

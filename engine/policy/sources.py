@@ -256,7 +256,7 @@ def _policies_of(folder: Path) -> list[Path]:
 
 def _read(path: Path) -> bytes:
     if not path.is_file():  # a pipe or a device, which would be waited for
-        raise OSError(EINVAL, "it is no regular file", str(path))
+        raise OSError(EINVAL, "it is not a regular file", str(path))
     return bytes_in(path)
 
 

@@ -205,7 +205,7 @@ def _read(path: Path, size: int) -> bytes:
         OSError: it is no file, or it cannot be read.
     """
     if path.exists() and not path.is_file():
-        raise OSError(f"it is {'a folder' if path.is_dir() else 'no regular file'}")
+        raise OSError(f"it is {'a folder' if path.is_dir() else 'not a regular file'}")
     with path.open("rb") as file:
         return file.read(size)
 

@@ -146,5 +146,5 @@ def test_a_pod_shows_in_the_numbers_that_a_real_prometheus_scrapes(
     assert "home.policy:1" in told.output
     nobody = CliRunner().invoke(main, ["explain", "pod", f"{namespace}/nginx", *asked])
     assert nobody.exit_code == 1
-    assert "give --token-file with a token that may get it" in nobody.output
+    assert "give --token-file with a token that may read it" in nobody.output
     assert get(berth.port, "/debug/decisions?pod=no/such", token=token)[0] == 404

@@ -599,7 +599,7 @@ def test_a_manifest_that_is_not_there(run):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("/dev/zero", "/dev/zero cannot be read: it is no regular file"),
+        ("/dev/zero", "/dev/zero cannot be read: it is not a regular file"),
         (".", ". cannot be read: it is a folder"),
         ("large.yaml", "large.yaml is larger than 2 MiB: keep what the test needs of it"),
         ("latin.yaml", "latin.yaml cannot be read: it is not UTF-8"),

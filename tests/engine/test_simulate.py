@@ -600,7 +600,7 @@ def test_check_says_which_pods_of_a_journal_would_have_gone_elsewhere(journal, t
     texts = {name.removesuffix(".policy"): text for name, text in FILES.items()}
     code, _, said = weighed(journal, tmp_path, **texts)
     assert code == 0
-    same = "of the newest 15 decisions of /journal: 0 elsewhere, 0 nowhere now, 0 no longer\n"
+    same = "of the newest 15 decisions of /journal: 0 elsewhere, 0 nowhere now, 0 nowhere before\n"
     assert said.startswith(same), "the same policies do the same"
     (tmp_path / "policies").rename(tmp_path / "old")
     code, printed, said = weighed(
@@ -617,9 +617,9 @@ def test_check_says_which_pods_of_a_journal_would_have_gone_elsewhere(journal, t
 def test_check_by_a_journal_says_what_it_does_not_know(journal, tmp_path):
     more = "avoid: workload.replicas > count(node.finished where it.annotation a=b)\n"
     _, printed, said = weighed(journal, tmp_path, new=f"score: 100 - latency/max*100\n{more}")
-    assert "the journal has no values of latency, which counts as missing here" in said
+    assert "the journal has no values of latency, which count as missing here" in said
     missing = "finished, annotations of pods on nodes, workloads"
-    assert f"as the journal was written, so they are missing here: {missing}\n" in said
+    assert f"when the journal was made, so they are missing here: {missing}\n" in said
     assert "P404" not in printed
 
 

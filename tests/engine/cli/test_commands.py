@@ -235,7 +235,7 @@ def test_check_of_a_folder_does_not_wait_for_what_is_no_file(what, file, tmp_pat
     path.mkdir() if what == "folder" else os.mkfifo(path)
     result = berth("check", ".")
     assert result.exit_code == 1
-    assert result.stderr == "Error: z.policy: cannot be read: it is no regular file\n"
+    assert result.stderr == "Error: z.policy: cannot be read: it is not a regular file\n"
 
 
 @pytest.mark.parametrize("text", [b"\xff\xfe\x00", b"", b"\x00\x01", "filter: \u2192".encode()])
@@ -251,7 +251,7 @@ def test_check_of_a_test_file_names_the_command_for_it(tmp_path):
     result = berth("check", str(path))
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
-        f"Error: {path} is a test of policies, not a policy; write  berth test {path}\n"
+        f"Error: {path} is a test of policies, not a policy; run  berth test {path}\n"
     )
 
 
@@ -285,8 +285,8 @@ def test_explain_of_a_bundled_policy():
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("P000", "P000 is no code of the policy language; they look like P203"),
-        ("P9999", "`P9999` is no code, statement, field, function, metric or bundled policy"),
+        ("P000", "P000 is not a code of the policy language; codes look like P203"),
+        ("P9999", "`P9999` is not a code, statement, field, function, metric or bundled policy"),
         ("../README", "codes look like P203, fields like pod.name"),
         ("", "codes look like P203, fields like pod.name"),
         ("fliter", "did you mean `filter`?"),
@@ -351,10 +351,13 @@ def test_the_example_of_the_help_is_right(tmp_path, monkeypatch):
         (["--tls-cert-file=x.crt"], "--tls-cert-file and --tls-private-key-file belong together"),
         (
             ["--authorization-always-allow-paths=/livez,/a*b"],
-            "--authorization-always-allow-paths: '/a*b': a * can only be the end",
+            "--authorization-always-allow-paths: '/a*b': a * may only stand at the end",
         ),
         (["--leader-elect-resource-name=A B"], "resourceName: 'A B' is no name of a lease; write"),
-        (["--leader-elect-resource-namespace=a.b"], "resourceNamespace: 'a.b' is no name of a nam"),
+        (
+            ["--leader-elect-resource-namespace=a.b"],
+            "resourceNamespace: 'a.b' is not the name of a nam",
+        ),
         (
             ["--secure-port=0", "--kubeconfig=no/such"],
             "cannot reach a cluster: no kubeconfig: no/such does not exist",
@@ -387,12 +390,12 @@ def test_flags_of_kube_scheduler_are_taken_with_a_note_or_refused_with_the_reaso
     args = ("--kube-api-qps", "500", "--profiling=false", f"--write-config-to={written}", "-v=4")
     result = process("-m", "engine", "run", *args)
     assert (result.returncode, len(result.stderr.splitlines())) == (0, 2)
-    assert "--kube-api-qps changes nothing: requests are JSON, paced by how fast" in result.stderr
-    assert "--profiling changes nothing: the server speaks HTTP/1.1" in result.stderr
+    assert "--kube-api-qps has no effect: requests are JSON, paced by how fast" in result.stderr
+    assert "--profiling has no effect: the server speaks HTTP/1.1" in result.stderr
     assert "resourceName: berth" in written.read_text()
     result = process("-m", "engine", "run", "--master=https://10.0.0.1")
     assert result.returncode == 1
-    assert "--master is not in this version: write the API server's address" in result.stderr
+    assert "--master is not supported: put the API server's address" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def test_a_plugin_that_sorts_has_the_same_arguments_in_all_profiles(world):
     )
     done = world.convert()
     assert done.exit_code == 1
-    assert "Coscheduling: what sorts the queue must be the same" in done.stderr
+    assert "Coscheduling: what sorts the queue must have the same" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_an_older_configuration_in_the_manifest_of_its_scheduler(world):
     [only] = world.loaded()[0].profiles
     assert only.plugin_config[0].args["hardPodAffinityWeight"] == 5
     told = [
-        "weights by default: TaintToleration has 3",
+        "default weights: TaintToleration has 3",
         "EBSLimits: NodeVolumeLimits counts",
         "NodeResourcesMostAllocated: give NodeResourcesFit scoringStrategy: {type: Most",
         "parallelism: 8 changes nothing",

@@ -176,7 +176,7 @@ def test_errors_have_carets(expression, code, carets):
         (("--node", "none.yaml"), "cannot be read"),
         (("--metric", "load"), "NAME=NUMBER"),
         (("--metric", "load@n=3"), "no --node file holds a node called n"),
-        (("--now", "noon"), "is no time"),
+        (("--now", "noon"), "is not a time"),
     ],
 )
 def test_options_that_are_wrong(options, said):
@@ -277,13 +277,13 @@ def test_a_session(nodes, pod):
         ("let x = x", "P110"),
         ("let x", "P"),
         ("metric > 3", "P102"),
-        ("filter: node.ready", "a rule stands in a file"),
+        ("filter: node.ready", "rules belong in a file"),
         (":nothing", "there is no command :nothing"),
         (":node", "name a file"),
         (":node '", "No closing quotation"),
         (":node none.yaml", "cannot be read"),
         (":metric load", "NAME=NUMBER"),
-        (":now noon", "is no time"),
+        (":now noon", "is not a time"),
         ("“x”", "double quotation mark"),
     ],
 )

@@ -153,7 +153,7 @@ def test_a_member_is_told_whether_its_gang_can_start(tmp_path):
         words = ["explain", "pod", "m-1", "--format", "json", *files]
         return json.loads(CliRunner().invoke(main, words).stdout)["gang"]
 
-    head = "It is of a gang (p.policy:1). j: the pod, and 0 bound, 0 assumed,"
+    head = "It is in a gang (p.policy:1). j: the pod, and 0 bound, 0 assumed,"
     alone = "gang j has 1 of the 3 members that it needs"
     assert told(pod("m-1", "1")) == f"{head} 0 pending; 3 are needed: {alone}."
     three = [pod(f"m-{number}", "1") for number in (1, 2, 3)]
@@ -194,7 +194,7 @@ def test_pods_that_wait_in_permit_are_named_as_what_they_take_is_not_known(tmp_p
             "notes"
         ]
 
-    words = "these wait on nodes that they were given, and what they take there is not counted"
+    words = "these pods wait in permit, and what they take on their nodes is not counted"
     assert f"{words}: default/held" in notes("web")
     assert not any(words in one for one in notes("held"))
 
@@ -224,7 +224,7 @@ def test_a_pipe_among_the_policies_is_told_and_not_waited_for(tmp_path):
     (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(OBJECTS))
     files = ("-f", str(tmp_path / "all.yaml"), "--policies", str(tmp_path))
     result = CliRunner().invoke(main, ["explain", "pod", "web", *files])
-    assert result.stderr == f"Error: {tmp_path}/a.policy: it is no regular file\n"
+    assert result.stderr == f"Error: {tmp_path}/a.policy: it is not a regular file\n"
 
 
 def missed(pod, cache, **profile):
@@ -272,7 +272,7 @@ def test_a_node_that_is_asked_about_is_told_wherever_it_comes(explained):
 
 def test_a_pod_on_a_node_is_decided_about_as_if_it_were_not_there(explained):
     text = explained("pod", "busy")
-    assert "The pod is on n2. Without it there" in text
+    assert "The pod is on n2. Were it pending" in text
     assert "2 are equally good, of which it is one by its name" in text
     other = "n2" if "default/busy: n3" in text else "n3"
     assert f"{other} has as much from everyone." in text
@@ -376,7 +376,7 @@ def test_metrics_that_are_not_given_are_named(explained, tmp_path):
     files = ("-f", str(tmp_path / "all.yaml"), "--policies", str(tmp_path / "net.policy"))
     for given, said in ((), 1), (("--metric", "seats=2"), 0):
         result = CliRunner().invoke(main, ["explain", "pod", "web", *files, *given])
-        assert result.stderr.count("seats is missing: no --metric gives it") == said
+        assert result.stderr.count("metric seats is missing: give it with --metric") == said
 
 
 def test_samples_need_manifests(tmp_path):
@@ -414,7 +414,7 @@ def test_a_journal_tells_how_a_pod_was_decided_about_then(tmp_path):
         "would fit with 12 more cpu (it has 4 in all)",
     ]
     assert "there is no pod default/weg; did you mean default/web?" in run("pod", "weg").output
-    assert "a journal is asked about pods" in run("node", "n1").output
+    assert "a journal explains pods only" in run("node", "n1").output
 
 
 def test_a_pod_of_another_scheduler_has_the_promise_that_it_says(tmp_path):

@@ -75,14 +75,14 @@ def terms(text):
             "affinity knows labels",
         ),
         ('filter: node.label["a b"] is "x"', "'a b' is no key that a label can have"),
-        ("score: 50", "it is no filter"),
-        ("gate: pod.label go", "it is no filter"),
+        ("score: 50", "it is not a filter"),
+        ("gate: pod.label go", "it is not a filter"),
     ],
 )
 def test_what_cannot_be_said_is_named_with_its_line_and_why(run, line, said):
     done = run(f"filter: node.label k\n{line}\n")
-    assert f"a.policy:2: not said: {said}" in done.stderr or said in done.stderr
-    assert done.stderr.count("not said") == 1
+    assert f"a.policy:2: not exported: {said}" in done.stderr or said in done.stderr
+    assert done.stderr.count("not exported") == 1
     assert done.exit_code == (1 if line.startswith("filter") else 0)
     assert "key: k" in done.stdout
 
@@ -104,7 +104,7 @@ def test_too_many_terms_and_broken_policies(run):
     lines = [f"filter: node.label a{n}=x or node.label b{n}=x" for n in range(6)]
     done = run("\n".join(lines) + "\n")
     assert done.exit_code == 1
-    assert "# Not said: written out" in done.stdout
+    assert "# Not exported: written out" in done.stdout
     done = run("filter: node.lable a\n")
     assert (done.exit_code, done.stdout) == (1, "")
     assert "error[P" in done.stderr

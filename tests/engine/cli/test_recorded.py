@@ -54,9 +54,13 @@ def test_a_pod_that_waits_says_where_first(waits, said):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["pod", "a/b", "--scheduler", "http://x"], 1, "http://x is no address of a scheduler"),
+        (
+            ["pod", "a/b", "--scheduler", "http://x"],
+            1,
+            "http://x is not the address of a scheduler",
+        ),
         (["pod", "a/b", "--scheduler", "https://127.0.0.1:9"], 1, "cannot be asked: "),
-        (["node", "n", "--scheduler", "https://127.0.0.1:9"], 2, "--scheduler is for a pod"),
+        (["node", "n", "--scheduler", "https://127.0.0.1:9"], 2, "--scheduler explains pods only"),
     ],
 )
 def test_what_cannot_be_asked_is_said(words, code, said):

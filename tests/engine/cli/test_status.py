@@ -69,11 +69,11 @@ PAST, FUTURE = "2026-01-02T03:04:05.000000Z", "2999-01-02T03:04:05.000000Z"
 @pytest.mark.parametrize(
     ("lease", "said", "code"),
     [
-        (None, "No scheduler decides: there is no lease x/berth. What follows was so before.\n", 1),
-        ({"leaseDurationSeconds": 1}, "No scheduler decides: nobody holds lease x/berth.", 1),
-        (HELD | {"renewTime": PAST}, "renewed it last at 2026-01-02T03:04:05+00:00, ", 1),
-        (HELD | {"renewTime": FUTURE}, "pod-a decides (lease x/berth).\nBundle abc", 0),
-        (HELD | {"renewTime": "yesterday"}, "Who decides cannot be seen: ", 0),
+        (None, "No scheduler leads: lease x/berth does not exist. What follows is the last ", 1),
+        ({"leaseDurationSeconds": 1}, "No scheduler leads: nobody holds lease x/berth.", 1),
+        (HELD | {"renewTime": PAST}, "last renewed it at 2026-01-02T03:04:05+00:00, ", 1),
+        (HELD | {"renewTime": FUTURE}, "pod-a leads (lease x/berth).\nBundle abc", 0),
+        (HELD | {"renewTime": "yesterday"}, "Which scheduler leads is not known: ", 0),
     ],
 )
 def test_whether_anybody_decides_by_it(tmp_path, lease, said, code):
@@ -105,4 +105,4 @@ def test_what_names_no_state_is_refused(state):
 def test_what_somebody_wrote_there_is_told_apart(tmp_path, text):
     done = shown(tmp_path, text)
     assert done.exit_code == 1
-    assert "is not what Berth writes" in done.output
+    assert "does not hold what Berth writes" in done.output

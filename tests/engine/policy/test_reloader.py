@@ -576,8 +576,8 @@ def test_a_folder_is_looked_at_every_so_often(tmp_path):
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        ("pipe", "it is no regular file"),
-        ("device", "it is no regular file"),
+        ("pipe", "it is not a regular file"),
+        ("device", "it is not a regular file"),
         ("long", "it is longer than 1 MiB"),
     ],
 )
