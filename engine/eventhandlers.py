@@ -367,8 +367,8 @@ class PodHandler(_Handler):
         """The server's word on a nomination counts when it changes: we know ours before it does."""
         before = "" if old is None else old.status.nominated_node_name
         node = pod.pod.status.nominated_node_name
-        promised = self.cache.promised(pod.uid)
-        if node == before or not self.queue.hears(pod.uid, node, promised):
+        promised = self.cache.nominated_node(pod.uid)
+        if node == before or not self.queue.is_nomination_news(pod.uid, node, promised):
             if not promised:
                 return
             node = promised

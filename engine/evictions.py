@@ -47,7 +47,7 @@ class Evictions:
     def gated(self, uid: str) -> None:
         """A gate holds the pod: see `check`."""
         self._gated.pop(uid, None)
-        if self._cache.promised(uid):
+        if self._cache.nominated_node(uid):
             self._gated[uid] = self.basis.clock.monotonic() + _IDLE_SECONDS
 
     def check(self) -> None:
@@ -67,13 +67,13 @@ class Evictions:
 
     def _withdraw(self, pod: PodInfo) -> None:
         """The pod is promised nothing any more, and others may have room there."""
-        there = on_node(pod.pod, self._cache.promised(pod.uid))
+        there = on_node(pod.pod, self._cache.nominated_node(pod.uid))
         if self._cache.withdraw(pod.uid):
             self._tell_withdrawn(pod)
             self.queue.move(POD_FREED, there, only=lambda one: one.priority <= pod.priority)
 
     def _tell_withdrawn(self, pod: PodInfo) -> None:
-        self.queue.tells(pod.uid, "")
+        self.queue.nomination_sent(pod.uid, "")
         self.edge.statuses.set_unschedulable(SetUnschedulable(pod, "", "", nominated=""))
 
     def evict(self, pod: PodInfo, rescue: PostFilterResult) -> None:

@@ -327,8 +327,8 @@ class Cache:
         self.other_pods.promised(before)
         return there
 
-    def promised(self, uid: str) -> str:
-        """The node that a waiting pod is promised, empty if none."""
+    def nominated_node(self, uid: str) -> str:
+        """The node that a waiting pod is nominated to, empty if none."""
         return self.nominations.node_of(uid)
 
     def evicts(self, uid: str, victims: Mapping[str, str]) -> None:

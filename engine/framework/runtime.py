@@ -274,7 +274,7 @@ class Framework:
             if own is not None:
                 passed &= own
         if len(snapshot.nominations) and passed.any():
-            passed[self.trial(pod, snapshot).promised(passed)] = False
+            passed[self.trial(pod, snapshot).left_to_nominated(passed)] = False
         return np.flatnonzero(passed)
 
     def keys(

@@ -127,9 +127,8 @@ class Gangs:
             self.queue.take(one.pod.uid)
         taken = [one for one in turn.members if one.where is SubQueue.IN_FLIGHT]
         turn.members = sorted(taken, key=lambda one: one.sort_key)
-        turn.promised = {
-            one.pod.uid: node for one in turn.members if (node := self._cache.promised(one.pod.uid))
-        }
+        nodes = {one.pod.uid: self._cache.nominated_node(one.pod.uid) for one in turn.members}
+        turn.promised = {uid: node for uid, node in nodes.items() if node}
         self._turn, self._steps = turn, self._attempt(turn)
         return True
 
@@ -197,7 +196,7 @@ class Gangs:
         first, *others = [self._cache.withdraw(one.pod.uid) for one in turn.members]
         for queued, broken in zip(turn.members[1:], others, strict=True):
             if broken:
-                self.queue.tells(queued.pod.uid, "")
+                self.queue.nomination_sent(queued.pod.uid, "")
                 self.failures.notices.report(queued.pod, "Unschedulable", why, "")
         return "" if first else None
 

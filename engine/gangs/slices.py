@@ -101,7 +101,7 @@ class Unpromised(Absent):
     """Pods that are promised no node, within its context only: it is in the others' way."""
 
     def _leave(self, uid: str) -> None:
-        node = self._cache.promised(uid)
+        node = self._cache.nominated_node(uid)
         for pod in [one for one in self._cache.nominations.on(node) if one.uid == uid]:
             self._back.append(partial(self._cache.nominate, pod, node))
             self._cache.withdraw(uid)

@@ -191,13 +191,13 @@ class SchedulingQueue:
         if self.on_change is not None and queued.where is not SubQueue.IN_FLIGHT:
             self.on_change(queued)
 
-    def tells(self, uid: str, node: str) -> None:
+    def nomination_sent(self, uid: str, node: str) -> None:
         """The server will be told that the pod is promised this node, or none if it is empty."""
         queued = self._pods.get(uid)
         if queued is not None:
             queued.told[node] = self._clock.monotonic()
 
-    def hears(self, uid: str, node: str, promised: str) -> bool:
+    def is_nomination_news(self, uid: str, node: str, promised: str) -> bool:
         """The server says so; False if it repeats what it was told before it is told `promised`."""
         queued = self._pods.get(uid)
         if queued is None:
@@ -269,19 +269,19 @@ class SchedulingQueue:
             self._kin.drop(self._forget(uid))
             self._next_of(queued)
 
-    def still(self, queued: QueuedPod) -> bool:
+    def revalidate(self, queued: QueuedPod) -> bool:
         """Whether a pod that has been in flight for long still waits, with its newest object.
 
-        If new rules came, it does so from the beginning, as by `again`.
+        If new rules came, it does so from the beginning, as by `restart`.
         """
         if queued not in self._in_flight or queued.gone:
             return False
         self._catch_up(queued)
         if queued.hooks_version != self._version:
-            self.again(queued)
+            self.restart(queued)
         return queued.where is SubQueue.IN_FLIGHT
 
-    def again(self, queued: QueuedPod) -> None:
+    def restart(self, queued: QueuedPod) -> None:
         """The attempt ends with nothing said, and the pod is tried again once all gates let it."""
         self._in_flight.end(queued)
         self._enter(queued, Wake.AT_ONCE, NEW_RULES.label)
