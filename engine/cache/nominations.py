@@ -1,4 +1,4 @@
-"""Waiting pods that are promised a node; written by `Cache` alone."""
+"""Nominated pods, by node; written by `Cache` alone."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ NOBODY: Mapping[str, PodInfo] = {}
 
 
 class Nominations:
-    """Waiting pods that are promised a node: preemption makes room for them there.
+    """Waiting pods that are nominated to a node, where preemption makes room for them.
 
-    By node, and whose victims are being evicted; empty in a cluster where nobody preempts. This is
-    what readers may ask; `NominationTable` has what writes.
+    Also whose victims are being evicted. For readers; `NominationTable` writes.
     """
 
     def __init__(self) -> None:
         self.version = 0
-        """Changes with every promise."""
+        """Changes with every nomination."""
         self._on: dict[str, dict[str, PodInfo]] = {}
         self._priorities: Counter[int] = Counter()
         self._nodes: dict[str, str] = {}
         self.nodes: Mapping[str, str] = self._nodes
-        """The node that each pod is promised, by UID."""
+        """The nominated nodes of pods, by UID."""
         self._evicting: dict[str, Collection[str]] = {}
         self._leaving: dict[str, str] = {}
         self.leaving: Mapping[str, str] = self._leaving
@@ -44,18 +43,15 @@ class Nominations:
         return (pod for promised in self._on.values() for pod in promised.values())
 
     def on(self, node: str) -> Collection[PodInfo]:
-        """The pods that are promised the node."""
+        """The pods nominated to the node."""
         return self._on.get(node, NOBODY).values()
 
     def each(self) -> Iterator[tuple[str, Collection[PodInfo]]]:
-        """Nodes and the pods that are promised them."""
+        """Nodes and the pods nominated to them."""
         return ((node, promised.values()) for node, promised in self._on.items())
 
     def node_of(self, uid: str) -> str:
-        """The node that the pod is promised, empty if none.
-
-        Its status may still say what was taken back since.
-        """
+        """The nominated node of the pod, empty if none; its status may be older than that."""
         return self.nodes.get(uid, "")
 
     def is_evicting(self, uid: str) -> bool:
@@ -63,7 +59,7 @@ class Nominations:
         return uid in self._evicting
 
     def before(self, pod: PodInfo, snapshot: Snapshot) -> Sequence[tuple[int, list[PodInfo]]]:
-        """Rows of nodes that are promised to pods of its priority or a higher one, and those."""
+        """Rows of nodes to which pods of equal or higher priority are nominated, and those."""
         about = self.version, snapshot.layout, pod.priority, self.node_of(pod.uid) and pod.uid
         if about != self._about:  # a cycle asks three times
             self._about, self._before = about, list(self._ahead(pod, snapshot.nodes))
@@ -85,10 +81,10 @@ class Nominations:
 
 
 class NominationTable(Nominations):
-    """The same with what writes; `Cache` alone has it."""
+    """`Nominations` for the cache, which alone writes."""
 
     def put(self, pod: PodInfo, node: str) -> None:
-        """The pod is promised this node and no other; none if it is empty."""
+        """The pod is nominated to this node and no other; to none if it is empty."""
         self.drop(pod.uid)
         if node:
             self._nodes[pod.uid] = node
@@ -97,7 +93,7 @@ class NominationTable(Nominations):
             self.version += 1
 
     def drop(self, uid: str) -> bool:
-        """Takes the promise back; False if there was none."""
+        """Takes the nomination back; False if there was none."""
         node = self._nodes.pop(uid, None)
         if node is None:
             return False
@@ -112,7 +108,7 @@ class NominationTable(Nominations):
         return True
 
     def evicts(self, uid: str, victims: Mapping[str, str]) -> None:
-        """The pod's victims, with their nodes, are being deleted; no longer, if there are none."""
+        """The pod's victims, by UID with their nodes, are being deleted; none: no longer."""
         for victim in self._evicting.pop(uid, ()):
             del self._leaving[victim]
         if victims:
