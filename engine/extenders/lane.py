@@ -73,7 +73,7 @@ class Lane:
         self._waiting.push(queued.sort_key, queued)
         if not self._busy:
             self._busy = True
-            self.in_flight.beside(self._work())
+            self.in_flight.spawn(self._work())
         return True
 
     def stop(self) -> None:
