@@ -1,4 +1,4 @@
-"""What decisions are made on: the rules in force, the cluster and the time."""
+"""The inputs of decisions: the profiles in force, the cluster, metrics and the time."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ class SignalSource(Protocol):
 
 
 AnyFramework = Framework | Frameworks
-"""What decides: one framework for all pods, or one for the pods of each profile."""
+"""One framework for all pods, or one for the pods of each profile."""
 
 
 @dataclass(eq=False)
 class Basis:
-    """See the module. The rules may be replaced between two cycles."""
+    """See the module. The framework may be replaced between two cycles."""
 
     framework: AnyFramework | None
-    """None until the first rules are in force; nothing is scheduled before."""
+    """None until the first bundle is in force; nothing is scheduled before."""
     cache: Cache
     signals: SignalSource
     clock: Clock
 
     def framework_of(self, pod: PodInfo) -> Framework:
-        """Who decides about the pod."""
+        """The framework that decides about the pod."""
         assert self.framework is not None
         return self.framework.of(pod)
 
@@ -63,10 +63,10 @@ def queue_hooks(framework: AnyFramework, newest: Callable[[], Snapshot]) -> Queu
 
 
 def _alike(framework: AnyFramework, pod: PodInfo, snapshot: Snapshot) -> Hashable:
-    """Pods of which one can be tried for all; None: nobody can be for this one.
+    """A key of pods of which one can be tried for all; None: no other stands for this one.
 
-    Keys that move are not those by which pods were rejected some time ago. Whom a pod may evict is
-    no matter of its class, and neither is that its own promised room is not taken for it.
+    Not where keys move: a pod may have been rejected under another one. A nominated pod is tried by
+    itself, and which victims a pod may have is no part of its class.
     """
     if snapshot.nominations.node_of(pod.uid):
         return None

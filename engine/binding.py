@@ -1,4 +1,4 @@
-"""The way from a pod that may go to one that is bound: what comes before, the binding, after it.
+"""The binding of a pod: PreBind effects, the binding and its outcome, PostBind effects.
 
 The drawing is in `engine/scheduler.py`.
 """
@@ -36,7 +36,7 @@ OutcomeObserver = Callable[[Bind, BindOutcome, str], None]
 
 @dataclass(eq=False)
 class Bindings:
-    """See the module. Each has a task of its own; pods that are prepared take no slot."""
+    """See the module. A task for each; PreBind takes no slot."""
 
     basis: Basis
     queue: SchedulingQueue
@@ -50,19 +50,19 @@ class Bindings:
         self._clock = self.basis.clock
         self._preparing: dict[str, Executor] = {}
         self.observers: list[OutcomeObserver] = []
-        """Told of what became of every binding, and why."""
+        """Told of the outcome of every binding, and why."""
         self.changes = Changes()
-        """To be told of every change of an object that a pod may wait for."""
+        """The caller reports every change of an object that a pod may wait for."""
 
     def executor(self) -> Executor:
-        """What carries out the effects of one pod."""
+        """Makes what carries out the effects of one pod."""
         basis, edge = self.basis, self.edge
         return Executor(
             basis.cache, edge.writer, edge.events, self.changes, basis.snapshot, basis.clock
         )
 
     def begin(self, chosen: Chosen) -> None:
-        """Begins what is to be done before the binding, and the binding."""
+        """Starts the PreBind effects, or the binding if there are none."""
         pod, acts = chosen.queued.pod, chosen.acts
         if acts.annotations or acts.labels:
             self._cache.carry(marked(pod.pod, acts.annotations, acts.labels))
@@ -70,30 +70,30 @@ class Bindings:
             self.failures.notices.expects(pod, chosen.node)
             chosen.executor = chosen.executor or self.executor()
             self._preparing[pod.uid] = chosen.executor
-            self.in_flight.beside(self._prepare(chosen, chosen.executor))
+            self.in_flight.spawn(self._prepare(chosen, chosen.executor))
         else:
             self._start_binding(chosen)
 
     def cancel(self, uid: str, why: str) -> bool:
-        """Ends what comes before the pod's binding; False: there is nothing under way."""
+        """Cancels the pod's PreBind effects; False: none are under way."""
         executor = self._preparing.get(uid)
         if executor is not None:
             executor.cancel(why)
         return executor is not None
 
     def check(self) -> None:
-        """Pods that are gone, or bound by somebody else, need no preparing."""
+        """Cancels the PreBind effects of pods that are gone or that somebody else bound."""
         for uid, executor in self._preparing.items():
             if not self._cache.is_assumed(uid):
                 executor.cancel("the pod is gone")
 
     def stop(self) -> None:
-        """The process ends: nobody is prepared any further."""
+        """The process ends: cancels all PreBind effects."""
         for executor in self._preparing.values():
             executor.stop()
 
     async def _prepare(self, chosen: Chosen, executor: Executor) -> None:
-        """What has to be done before the binding, however long it takes."""
+        """Carries out the PreBind effects, however long it takes, then starts the binding."""
         pod = chosen.queued.pod
         began = self._clock.monotonic()
         try:
@@ -114,8 +114,8 @@ class Bindings:
             observer(effect, outcome, why)
 
     def _start_binding(self, chosen: Chosen) -> None:
-        """By us in one of the slots, by somebody else beside them."""
-        start = self.in_flight.beside if chosen.acts.how.by else self.in_flight.bind
+        """In a slot if we bind the pod, outside of them if another binder does."""
+        start = self.in_flight.spawn if chosen.acts.how.by else self.in_flight.bind
         start(self._bind(chosen))
 
     async def _bind(self, chosen: Chosen) -> None:
@@ -152,7 +152,7 @@ class Bindings:
                 await chosen.take_back()
                 if outcome is BindOutcome.PUT_OFF:
                     self.measures.put_off()
-                # Who may not write Events either is told here.
+                # Also logged: without permission to write Events this is all there is.
                 log.warning('Binding rejected pod="%s" node="%s" reason="%s"', pod.key, node, why)
                 self.failures.error(queued, f"binding rejected: {why}")
                 self.failures.forget(pod, node)
@@ -162,7 +162,7 @@ class Bindings:
                 assert_never(outcome)
 
     async def _hand_over(self, chosen: Chosen) -> tuple[BindOutcome, str]:
-        """Somebody else binds the pod: waits until the watch says so, for a minute at most."""
+        """Another binder binds the pod: waits until the watch says so, for a minute at most."""
         uid, by = chosen.queued.pod.uid, chosen.acts.how.by
         chosen.executor = chosen.executor or self.executor()
         status = await chosen.executor.carry_out(chosen.acts.handed)
@@ -180,7 +180,7 @@ class Bindings:
         return BindOutcome.REFUSED, f"{by} has not bound it within {_HAND_OVER_SECONDS:g} s"
 
     def _as_watched(self, uid: str, wanted: str) -> tuple[BindOutcome, str] | None:
-        """What became of a pod of ours, as far as the watch has said."""
+        """The outcome by the watch, None if it has not said yet."""
         node = self._cache.node_of(uid)
         if node is None:
             return BindOutcome.GONE, "deleted while its binding was unknown"
@@ -189,13 +189,10 @@ class Bindings:
         return (BindOutcome.BOUND if node == wanted else BindOutcome.TAKEN), f"bound to {node}"
 
     async def _resolve(self, effect: Bind, why: str) -> tuple[BindOutcome, str]:
-        """Asks until somebody knows: the server by GET, or the watch through the cache.
-
-        UNKNOWN only when stopping.
-        """
+        """Asks the server by GET, and the cache, until one knows; UNKNOWN only when stopping."""
         pause = _RESOLVE_FIRST
         while True:
-            # What was sent may be on its way yet.
+            # The request may still be on its way.
             await self.edge.pause(pause)
             watched = self._as_watched(effect.pod.uid, effect.node)
             if watched is not None:
@@ -227,10 +224,10 @@ class Bindings:
         )
 
     def _after(self, acts: Acts) -> None:
-        """What a pod that is bound has coming."""
+        """Carries out the PostBind effects."""
         for effect in acts.after:
             if isinstance(effect, Patch):
-                self.in_flight.beside(patch(effect, self.edge.writer))
+                self.in_flight.spawn(patch(effect, self.edge.writer))
             else:
                 self.edge.events.emit(effect)
 

@@ -1,4 +1,4 @@
-"""What a cycle comes to for a pod: a node with what is to be done about it, or none."""
+"""The result of a cycle for a pod: a node and what is to be done there, or a refusal."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Chosen(msgspec.Struct):
     decision: Decision
     node: str
     there: Snapshot | None = None
-    """The cluster with the pod on its node, where somebody asked about it just now."""
+    """The cluster with the pod on its node, if plugins were asked about that in this cycle."""
     free: bool = False
-    """Nobody had a say in what becomes of it, just now."""
+    """No plugin of the acting tier had a say in this cycle."""
     clearance: Clearance = GRANTED
     acts: Acts = NOTHING
     executor: Executor | None = None
@@ -44,7 +44,7 @@ class Chosen(msgspec.Struct):
 
 @dataclass(slots=True)
 class Refused:
-    """A pod that fits on no node, or that a plugin does not let go there with `status`."""
+    """A pod that fits on no node, or that a plugin refuses on the chosen one with `status`."""
 
     queued: QueuedPod
     decision: Decision
@@ -52,12 +52,12 @@ class Refused:
 
     @property
     def why(self) -> str:
-        """The reason, as its owner is told."""
+        """The reason, as reported."""
         return self.decision.message if self.status is None else " ".join(self.status.reasons)
 
     @property
     def plugins(self) -> frozenset[str]:
-        """Who rejected it."""
+        """The plugins that rejected it."""
         if self.status is not None:
             return frozenset({self.status.plugin})
         fit_error = self.decision.fit_error

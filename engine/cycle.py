@@ -61,7 +61,7 @@ def decide(
 
 
 def _choose(pod: PodInfo, snapshot: Snapshot, framework: Framework, known: PodClass) -> Decision:
-    """The choice by the keys of the class, and what is said of few groups of rows beside them."""
+    """The choice by the keys of the class, and by the answers for groups of rows."""
     keys, choice = known.keys, known.grouped
     row, key, feasible = -1, NOWHERE, keys.feasible
     if choice is not None:
@@ -117,10 +117,10 @@ def conclude(
     opinion: Opinion | None = None,
     progress: SearchProgress | None = None,
 ) -> Decision:
-    """`decide`, and where no node fits, what is to be done about it.
+    """`decide`, and PostFilter if no node fits.
 
     Raises:
-        UnfinishedError: a slice of `progress` is used up; without it nothing.
+        UnfinishedError: a slice of `progress` is used up.
     """
     decision = decide(pod, snapshot, framework, opinion)
     decision.opinion = opinion
@@ -138,17 +138,17 @@ def conclude(
 
 
 def feasible(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> list[str]:
-    """The names of the nodes that all filters leave, which extenders are asked about.
+    """The names of the feasible nodes, which extenders are asked about.
 
     Raises:
-        Unfit, PluginError: as `decide` meets them.
+        Unfit, PluginError: where `decide` would return them.
     """
     rows = framework.candidates(framework.class_of(pod, snapshot), pod, snapshot)
     return [snapshot.nodes.name(row) for row in rows.tolist()]
 
 
 def _given(opinion: Opinion, snapshot: Snapshot, row: int) -> list[PluginScore]:
-    """What extenders gave the node."""
+    """The extenders' scores of the node."""
     name = snapshot.nodes.name(row)
     return [
         PluginScore(one.extender, score, score * SCALE, one.weight)
@@ -158,7 +158,7 @@ def _given(opinion: Opinion, snapshot: Snapshot, row: int) -> list[PluginScore]:
 
 
 def _agreed(rescue: PostFilterResult, opinion: Opinion) -> PostFilterResult:
-    """The way to make room that extenders left, if any was asked about the victims."""
+    """The result that extenders leave of a preemption, if they were asked about the victims."""
     if opinion.victims_error:
         status = Status(Code.ERROR, (opinion.victims_error,), EXTENDER)
         return PostFilterResult(status, message=f"preemption: {opinion.victims_error}")
@@ -180,7 +180,7 @@ def _choose_widely(
     known: PodClass,
     opinion: Opinion | None,
 ) -> Decision:
-    """The choice where a plugin or an extender looks further than a row in every cycle."""
+    """The choice where a plugin or an extender is asked about all nodes in every cycle."""
     own = _promised_alone(pod, snapshot)
     if own >= 0 and opinion is None and not known.filters and known.keys.cells[own] >= 0:
         return _single(pod, snapshot, framework, own)
@@ -221,13 +221,13 @@ def _choose_widely(
 
 
 def _promised_alone(pod: PodInfo, snapshot: Snapshot) -> int:
-    """The row that the pod is promised, and nobody who comes before it there; -1: none."""
+    """The pod's nominated row, unless others are nominated there before it; -1: none."""
     node = snapshot.nominations.node_of(pod.uid)
     return -1 if snapshot.nominations.ahead(pod, node) else snapshot.nodes.row(node)
 
 
 def _single(pod: PodInfo, snapshot: Snapshot, framework: Framework, row: int) -> Decision:
-    """The only node there is to choose; scored only if somebody reads the scores."""
+    """The only candidate; scored only if a plugin reads the scores."""
     only = np.array([row], dtype=np.intp)
     scores: tuple[PluginScore, ...] = ()
     if framework.wants_scores:
@@ -263,7 +263,7 @@ def _details(
     choice: GroupedChoice | None = None,
     candidates: Candidates | None = None,
 ) -> Details:
-    """What is worked out of a decision only when somebody asks; the keys of all rows, or these."""
+    """The details of a decision; `keys` are those of all rows, or of the candidates."""
     if choice is not None:
         keys = choice.every(keys)
     if candidates is None:

@@ -2,7 +2,7 @@
 
 Decides nothing about placement and keeps no cluster state of its own: what a change means follows
 from the object before and after, and from what the cache and the queue hold. The cache is told
-first, then the queue, so that a pod that wakes finds what woke it.
+first, then the queue, so that a pod that wakes sees what woke it.
 
 What a pod is to us, and what each change does (`A` in the cache, `P` in the queue, `-` neither):
 
@@ -13,8 +13,8 @@ What a pod is to us, and what each change does (`A` in the cache, `P` in the que
 
     A: has a node and is not finished.    P: has none, is ours, neither finished nor being deleted.
 
-Finer than kube-scheduler: the API server's echo of our own writes (conditions and nomination of a
-waiting pod) wakes nobody; node changes that kube-scheduler has no name for are Node/Update.
+Finer than kube-scheduler: the echo of our own writes (conditions and nomination of a waiting pod)
+wakes no pod; node changes that kube-scheduler has no event for are Node/Update.
 
 Source: kubernetes pkg/scheduler/eventhandlers.go and framework/events.go.
 """
@@ -56,10 +56,10 @@ _VERSIONS: Final = frozenset({"resource_version", "generation"})
 _AMOUNTS: Final = frozenset(
     {"requests", "limits", "overhead", "allocated_resources", "allocatable", "capacity"}
 )
-"""Fields that hold quantities by resource, wherever they are in an object."""
+"""Names of fields with quantities by resource, anywhere in an object."""
 
 OnRefused = Callable[[Pod, str], None]
-"""Told once, of a pod of ours that cannot be scheduled because it cannot be read, and why."""
+"""Called once for a pod of ours that cannot be scheduled because it cannot be read, with why."""
 
 
 # ---- what a change is called ---------------------------------------------------------------------
@@ -87,14 +87,14 @@ def place_of(pod: Pod, scheduler_names: Container[str]) -> Place:
 
 
 def _event_of(resource: Resource, old: Seen, new: Seen) -> ClusterEvent:
-    """The event of a kind whose changes have no finer names."""
+    """The event of a kind whose updates are not told apart."""
     if old is None or new is None:
         return ClusterEvent(resource, Action.DELETE if new is None else Action.ADD)
     return ClusterEvent(resource, Action.UPDATE_OTHER)
 
 
 def on_node(pod: Pod, node: str) -> Pod:
-    """The pod as it was on the node, if only we said so: hints look at that."""
+    """The pod with this node, even if it was only assumed there: hints look at that."""
     if pod.node_name:
         return pod
     return msgspec.structs.replace(pod, bound_to=node)
@@ -103,9 +103,9 @@ def on_node(pod: Pod, node: str) -> Pod:
 def freed(
     queue: SchedulingQueue, pod: Pod, node: str, only: Callable[[PodInfo], bool] | None = None
 ) -> None:
-    """A pod that was not bound yet lost its node, and with it what was meant for its claims.
+    """An assumed pod lost its node, and the volumes that were assumed for its claims.
 
-    No volume has changed for the server, so nobody else tells of those.
+    No volume has changed on the server, so no watch reports these.
     """
     queue.move(POD_FREED, on_node(pod, node), None, only=only)
     if any(one.persistent_volume_claim or one.ephemeral for one in pod.spec.volumes or ()):
@@ -115,14 +115,14 @@ def freed(
 def withdrawn(cache: Cache, queue: SchedulingQueue, pod: Pod) -> bool:
     """Nothing is promised to the pod any more; those it came before may have the room."""
     uid = pod.metadata.uid
-    node, rank = cache.promised(uid), cache.nominations.ranks.get(uid, 0)
+    node, rank = cache.nominated_node(uid), cache.nominations.ranks.get(uid, 0)
     if cache.withdraw(uid):
         queue.move(POD_FREED, on_node(pod, node), only=lambda one: one.priority <= rank)
     return bool(node)
 
 
 def pod_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
-    """The finer events of a pod's change; AssignedPod/Update or TargetPod/Update if none is."""
+    """The finer events of a change of a pod; AssignedPod/Update or TargetPod/Update without any."""
     actions: list[Action] = []
     if (old.metadata.labels or {}) != (new.metadata.labels or {}):
         actions.append(Action.UPDATE_POD_LABEL)
@@ -152,10 +152,10 @@ def _resources_untouched(old: Pod, new: Pod) -> bool:
 
 
 def node_events(old: Node | None, new: Node | None) -> tuple[ClusterEvent, ...]:
-    """That a node came or went, or the finer events of its change; none if nothing is read of it.
+    """Node/Add, Node/Delete, or the finer events of a change; none if nobody reads what changed.
 
     Uncordoning counts as a change of taints, cordoning as none. Of conditions only the status
-    counts. What kube-scheduler has no event for and a policy may read is Node/Update.
+    counts. Anything else that a policy may read is Node/Update.
     """
     if old is None or new is None:
         return (_event_of(Resource.NODE, old, new),)
@@ -192,12 +192,12 @@ def _condition_statuses(node: Node) -> dict[str, str]:
 
 
 def _amounts(resources: ResourceList | None) -> dict[str, int | str]:
-    """The same for equal amounts, however they are written."""
+    """Equal for equal amounts, however they are written."""
     return {name: _amount(quantity) for name, quantity in (resources or {}).items()}
 
 
 def _amount(quantity: Quantity) -> int | str:
-    """In billionths; the text of what cannot be read."""
+    """In billionths, or the text if it cannot be read."""
     try:
         return parse(quantity).nano
     except ValueError:
@@ -226,7 +226,7 @@ def _is_legible(quantity: Quantity) -> bool:
 
 
 def as_far_as_legible(pod: Pod) -> PodInfo:
-    """What is read of the pod, without the quantities that cannot be."""
+    """The pod without the quantities that cannot be read."""
     try:
         return make_pod_info(pod)
     except ValueError:
@@ -247,7 +247,7 @@ def legible_node(node: Node) -> Node:
 
 @dataclass(eq=False)
 class _Handler:
-    """What they have in common."""
+    """What all handlers have in common."""
 
     cache: Cache
     queue: SchedulingQueue
@@ -255,11 +255,11 @@ class _Handler:
     """Called whenever the queue may have something to pop."""
 
     def on_synced(self) -> None:
-        """The first list is through, which rules may have waited for."""
+        """The first list is complete, which rules may have waited for."""
         self.on_work()
 
     def on_unreadable(self, meta: Identity, reason: str) -> None:
-        """Nothing is known of the object but its name: what was known of it stays."""
+        """Only the name of the object can be read: what was known of it stays."""
 
     def _wake(self) -> None:
         if self.queue.ready:
@@ -271,7 +271,7 @@ class PodHandler(_Handler):
     """Pods: those on nodes to the cache, those that wait for us to the queue.
 
     A waiting pod that cannot be read is not queued, and reported once. A pod on a node counts with
-    what of it can be read: better too little taken than a node lost.
+    what of it can be read.
     """
 
     scheduler_names: Container[str]
@@ -304,7 +304,7 @@ class PodHandler(_Handler):
                 if self.cache.node_of(new.metadata.uid) not in (None, new.node_name):
                     self._out(old)  # somebody else has bound it, and not where we were about to
                 self._assigned(new)
-                self._promised_elsewhere(old, new.node_name)
+                self._renominated(old, new.node_name)
             case Place.PENDING if before is Place.PENDING:
                 self._pending(old, new)
             case Place.PENDING:
@@ -313,12 +313,12 @@ class PodHandler(_Handler):
             case Place.NEITHER if new.status.phase in _TERMINAL or new.node_name:
                 self._out(old)
             case Place.NEITHER:
-                # Being deleted: what it is promised it keeps until it is gone.
+                # Being deleted: it keeps its nomination until it is gone.
                 self._out(old, gone=False)
         self._wake()
 
     def on_delete(self, pod: Pod) -> None:
-        """The pod is gone. What the cache and the queue hold counts, not how it looked last."""
+        """The pod is gone. What the cache and the queue hold counts, not the last object."""
         self._out(pod)
         self._wake()
 
@@ -336,7 +336,7 @@ class PodHandler(_Handler):
             self.queue.move(event, old, new)
 
     def _count(self, pod: Pod) -> None:
-        """On its node. That we asked for its deletion is newer than a word that knows of none."""
+        """Puts it into the cache. Our own request for its deletion may be newer than the object."""
         row = self.cache.pod_row(pod.metadata.uid)
         known = self.cache.pods.pod(row) if row >= 0 else None
         found = self._as_far_as_legible(pod, known)
@@ -366,27 +366,27 @@ class PodHandler(_Handler):
             if self._is_news(new, str(reason)):
                 self.on_refused(new, str(reason))
             return
-        unread = self._unread.pop(uid, None) is not None  # and so is what it was promised
-        self._promise(None if unread else old, pod)
+        unread = self._unread.pop(uid, None) is not None  # and so is its nomination
+        self._nominate(None if unread else old, pod)
         if old is None:
             self.queue.add(pod)
             return
         self.queue.update(pod, () if _is_echo(old, new) else pod_events(old, new))
-        self._promised_elsewhere(old, new.status.nominated_node_name)
+        self._renominated(old, new.status.nominated_node_name)
 
-    def _promise(self, old: Pod | None, pod: PodInfo) -> None:
-        """The server's word on a nomination counts when it changes: we know ours before it does."""
+    def _nominate(self, old: Pod | None, pod: PodInfo) -> None:
+        """Takes over a nomination from the status if it changed: ours are known before."""
         before = "" if old is None else old.status.nominated_node_name
         node = pod.pod.status.nominated_node_name
-        promised = self.cache.promised(pod.uid)
-        if node == before or not self.queue.hears(pod.uid, node, promised):
+        promised = self.cache.nominated_node(pod.uid)
+        if node == before or not self.queue.is_nomination_news(pod.uid, node, promised):
             if not promised:
                 return
             node = promised
         self.cache.nominate(pod, node)
 
-    def _promised_elsewhere(self, old: Pod, node: str) -> None:
-        """A pod that was promised another node has or is promised this one, or none."""
+    def _renominated(self, old: Pod, node: str) -> None:
+        """A nominated pod is now on another node, nominated to another one, or to none."""
         if old.status.nominated_node_name not in ("", node):
             self.queue.move(POD_FREED, old)
 
@@ -404,13 +404,13 @@ class PodHandler(_Handler):
                 self.cache.remove_pod(uid)
                 self.queue.move(POD_FREED, on_node(pod, node), None)
             promised = {one.uid for one in self.cache.nominations.on(node)}
-            if promised:  # they may have counted on it, whoever rejects them now
+            if promised:  # they may wait for this, whichever plugin rejected them
                 self.queue.move(EVERYTHING, uids=promised)
         elif gone:
             withdrawn(self.cache, self.queue, pod)
 
     def report_again(self, pods: Iterable[Pod]) -> None:
-        """Reports those of the pods that wait and cannot be read: nobody may have listened."""
+        """Reports again which waiting pods cannot be read: another replica led before."""
         for pod in pods:
             reason = self._unread.get(pod.metadata.uid)
             if reason is not None and place_of(pod, self.scheduler_names) is Place.PENDING:
@@ -426,7 +426,7 @@ class PodHandler(_Handler):
 
 
 def _is_echo(old: Pod, new: Pod) -> bool:
-    """At most what the scheduler itself writes changed: conditions and nomination."""
+    """Whether nothing changed but what schedulers write: conditions and nomination."""
     status = msgspec.structs.replace(
         old.status,
         conditions=new.status.conditions,
@@ -436,14 +436,14 @@ def _is_echo(old: Pod, new: Pod) -> bool:
 
 
 def _changed(old: Any, new: Any) -> bool:  # noqa: ANN401 - any struct with metadata, or None
-    """Whether anything that is read of an object changed; a heartbeat changes nothing."""
+    """Whether anything of an object changed that is read; a heartbeat changes nothing."""
     if old is None or new is None:
         return True
     return _differs(old.metadata, new.metadata, _VERSIONS) or _differs(old, new, _METADATA)
 
 
 class _ItemHandler(_Handler, ABC, Generic[_T]):
-    """Of a kind whose objects come, change and go in one way."""
+    """A handler that treats add, update and delete in one way."""
 
     def on_add(self, item: _T) -> None:
         """The object is new, or new to us."""
@@ -459,18 +459,15 @@ class _ItemHandler(_Handler, ABC, Generic[_T]):
 
     @abstractmethod
     def _tell(self, old: _T | None, new: _T | None) -> None:
-        """The object as it was, None if it came, and as it is, None if it went."""
+        """The object before (None: added) and after (None: deleted)."""
 
 
 @dataclass(eq=False)
 class NodeHandler(_ItemHandler[Node]):
-    """Nodes: to the cache, and what changed about them to the queue.
-
-    A node has what of it can be read; of an amount that cannot, it has nothing.
-    """
+    """Nodes: to the cache, and their events to the queue. An unreadable amount counts as none."""
 
     on_node: Callable[[Node | None, Node | None], None]
-    """Told of each before anybody else."""
+    """Called first, with the node before and after."""
 
     def _tell(self, old: Node | None, new: Node | None) -> None:
         self.on_node(old, new)
@@ -486,9 +483,9 @@ class NodeHandler(_ItemHandler[Node]):
 
 
 class NamespaceHandler(_ItemHandler[Namespace]):
-    """Namespaces, for what policies read of a pod's own, and of those of the pods on nodes.
+    """Namespaces, as policies read them: of the pod's own, and of those of pods on nodes.
 
-    The pods of the namespace wake, and others if it is read of pods that are on nodes.
+    Wakes the pods of the namespace, and others if it is read of pods on nodes.
     """
 
     def _tell(self, old: Namespace | None, new: Namespace | None) -> None:
@@ -506,15 +503,15 @@ class NamespaceHandler(_ItemHandler[Namespace]):
 
 @dataclass(eq=False)
 class ObjectHandler(_ItemHandler[Any]):
-    """Objects that plugins look up: to the cache, and what changed to whom it may wake.
+    """Objects that plugins look up: to the cache, and their events to the queue.
 
-    An update that changes nothing that is read wakes nobody.
+    An update of nothing that is read wakes no pod.
     """
 
     wakes: Resource | None
-    """The events that its changes are; None: they wake nobody."""
+    """The resource of the events; None: there are none."""
     on_change: Callable[[str], None] = lambda _: None
-    """Called with the kind at each of them."""
+    """Called with the kind at each change."""
 
     def _tell(self, old: Any, new: Any) -> None:  # noqa: ANN401 - any struct with metadata
         kind = type(old if new is None else new).__name__
@@ -533,8 +530,8 @@ class ObjectHandler(_ItemHandler[Any]):
 class EventHandlers:
     """The handlers of one scheduler, one for each kind that it watches.
 
-    `scheduler_names` are those whose pods are ours; `on_work` is called whenever the queue may have
-    something to pop; `on_node` is told first of each node that comes, changes or goes.
+    `scheduler_names` are those of our pods; `on_work` is called whenever the queue may have
+    something to pop, `on_node` first of all with each node before and after.
     """
 
     def __init__(
@@ -557,8 +554,5 @@ class EventHandlers:
     def of(
         self, wakes: Resource | None, on_change: Callable[[str], None] = lambda _: None
     ) -> ObjectHandler:
-        """A handler of one more kind; `wakes` are the events that its changes are.
-
-        `on_change` is called with the kind at each of them.
-        """
+        """A handler of one more kind; see `ObjectHandler`."""
         return ObjectHandler(*self._of, wakes, on_change)

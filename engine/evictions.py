@@ -1,4 +1,4 @@
-"""Pods that are promised a node, and those that are evicted for them."""
+"""Preemption carried out: nominated pods, and the evictions of their victims."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from engine.pods.podinfo import PodInfo
 from engine.queue import SchedulingQueue, SubQueue
 
 _IDLE_SECONDS: Final = 60.0
-"""For so long a closed gate keeps what the pod is promised; it may open again."""
+"""How long a gated pod keeps its nomination: the gate may open again."""
 
 
 @dataclass(eq=False)
@@ -38,7 +38,7 @@ class Evictions:
     measures: Measures
     in_flight: InFlight
     stop: Callable[[str, str], bool]
-    """(UID, why) ends the way to its node of a pod that is not bound yet; False: it is on none."""
+    """(UID, why) takes back a pod that is not bound yet; False: it is not on its way to a node."""
 
     def __post_init__(self) -> None:
         self._cache = self.basis.cache
@@ -47,14 +47,14 @@ class Evictions:
     def gated(self, uid: str) -> None:
         """A gate holds the pod: see `check`."""
         self._gated.pop(uid, None)
-        if self._cache.promised(uid):
+        if self._cache.nominated_node(uid):
             self._gated[uid] = self.basis.clock.monotonic() + _IDLE_SECONDS
 
     def check(self) -> None:
-        """Takes back promises to pods that a gate has held for a while: their room is idle.
+        """Takes back nominations of pods that a gate has held for a while: their room is idle.
 
-        But while their victims are being evicted, which holds them by itself. Not at once: others
-        would come who had to be evicted again when the gate opens.
+        Not while their victims are being evicted, which gates them, too. Not at once: pods that
+        came there would have to be evicted when the gate opens.
         """
         now = self.basis.clock.monotonic()
         while self._gated and next(iter(self._gated.values())) <= now:
@@ -66,34 +66,34 @@ class Evictions:
                 self._withdraw(queued.pod)
 
     def _withdraw(self, pod: PodInfo) -> None:
-        """The pod is promised nothing any more, and others may have room there."""
+        """The pod loses its nomination, and others may have room there."""
         if withdrawn(self._cache, self.queue, pod.pod):
             self._tell_withdrawn(pod)
 
     def _tell_withdrawn(self, pod: PodInfo) -> None:
-        self.queue.tells(pod.uid, "")
+        self.queue.nomination_sent(pod.uid, "")
         self.edge.statuses.set_unschedulable(SetUnschedulable(pod, "", "", nominated=""))
 
     def evict(self, pod: PodInfo, rescue: PostFilterResult) -> None:
-        """The pod is promised a node, and others are evicted for it."""
+        """Nominates the pod and evicts its victims."""
         if rescue.nominated is not None:
             left_by = max([one.pod.priority for one in rescue.evictions], default=pod.priority)
             self._cache.nominate(pod, rescue.nominated, left_by)
         if rescue.evictions:
-            for one in rescue.clears:  # what is promised to less important pods
+            for one in rescue.clears:  # nominations of less important pods
                 self._cache.withdraw(one.uid)
                 self._tell_withdrawn(one)
             self._begin(pod, rescue.nominated or "", rescue.evictions)
 
     def _begin(self, pod: PodInfo, node: str, victims: Sequence[Evict]) -> None:
-        """The pod is held at the gate until it is done. Who goes already needs no push."""
+        """The pod is gated until the evictions are written; terminating victims need none."""
         leaving = self._cache.nominations.leaving
         victims = [one for one in victims if not (one.pod.terminating or one.pod.uid in leaving)]
         if victims:
             nodes = {one.pod.uid: self._cache.node_of(one.pod.uid) or "" for one in victims}
             self._cache.evicts(pod.uid, nodes)
             self.measures.evicting(len(victims))
-            self.in_flight.beside(self._evict(pod, node, victims))
+            self.in_flight.spawn(self._evict(pod, node, victims))
 
     async def _evict(self, pod: PodInfo, node: str, victims: Sequence[Evict]) -> None:
         """All but the last at once, then the last: one that fails saves the rest."""
@@ -132,7 +132,7 @@ class Evictions:
 
 
 def going(pod: Pod, message: str, at: float) -> Pod:
-    """The pod as it is once its deletion was asked for."""
+    """The pod as it is once its deletion has been requested."""
     replace = msgspec.structs.replace
     since = stamp(at)
     others = [one for one in pod.status.conditions or () if one.type != DISRUPTION_TARGET]

@@ -1,7 +1,7 @@
-"""Effects of one pod carried out one after the other, and undone in reverse if the pod fails.
+"""Carries out the effects of one pod in order, and undoes them in reverse if the pod fails.
 
-Decides nothing. What is undone is what we alone say, objects that are assumed, and patches that
-come with their way back. What else the server was told stays told; the next attempt finds it.
+Decides nothing. Undone are assumed objects, and patches that say how. Other writes to the server
+stay; the next attempt finds them.
 
     reserve ─▶ carry out ─▶ all done ─▶ (bound by whoever asked)
                    │
@@ -30,12 +30,12 @@ _STOPPING: Final = "the scheduler is stopping"
 
 
 def failed(why: str) -> Status:
-    """An effect that was not to be had."""
+    """The status of an effect that failed."""
     return Status(Code.ERROR, (why,))
 
 
 class Changes:
-    """Kinds of objects that change, and who waits for that."""
+    """Who waits for changes of objects, by kind."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, dict[asyncio.Event, None]] = {}
@@ -51,7 +51,7 @@ class Changes:
             self._waiting.setdefault(kind, {})[event] = None
 
     def remove(self, kinds: Iterable[str], event: asyncio.Event) -> None:
-        """No longer."""
+        """Sets the event no longer."""
         for kind in kinds:
             del self._waiting[kind][event]
 
@@ -74,7 +74,7 @@ class Executor:
         self._cancelled = ""
 
     def reserve(self, effects: Sequence[Effect]) -> Status:
-        """Carries out what needs no waiting. Undone by itself if one is not to be had."""
+        """Carries out effects that need no waiting; undoes all if one fails."""
         for effect in effects:
             status = self._assume(effect) if isinstance(effect, AssumeObject) else _LATER
             if isinstance(effect, Emit):
@@ -86,7 +86,7 @@ class Executor:
         return Status.SUCCESS
 
     async def carry_out(self, effects: Sequence[Effect]) -> Status:
-        """One after the other, as long as each succeeds. Undone by itself if one does not."""
+        """Carries out effects one after the other; takes all back if one fails."""
         status = Status.SUCCESS
         for effect in effects:
             if not status.ok or self._cancelled:
@@ -99,7 +99,7 @@ class Executor:
         return status
 
     def cancel(self, why: str) -> None:
-        """Ends it at the next effect, or while it waits."""
+        """Ends `carry_out` at the next effect, or while it waits."""
         self._cancelled = why
         self._moved.set()
 
@@ -108,7 +108,7 @@ class Executor:
         self.cancel(_STOPPING)
 
     async def take_back(self) -> None:
-        """Takes back all that can be, the last first. What cannot be written then stays."""
+        """Takes back all that can be, the last first; what cannot be written then stays."""
         while self._written:
             effect = self._written.pop()
             assert effect.undo is not None
@@ -119,7 +119,7 @@ class Executor:
         self.undo()
 
     def undo(self) -> None:
-        """Takes back what only we say, the last first. Nothing is done twice."""
+        """Takes back assumed objects, the last first; once only."""
         while self._undo:
             self._undo.pop()()
 

@@ -1,7 +1,7 @@
-"""Pods that do not get a node, or lose it: room given back, queued again, owners told.
+"""Pods that get no node, or lose it: forgotten by the cache, requeued, reported.
 
-What is forgotten gives room back, so pods that were rejected for want of it are told. `reject` and
-`error` are the only ways of failing; who was deleted or bound meanwhile is told nothing.
+`reject` and `error` are the only ways to fail; nothing is reported of pods that were deleted or
+bound meanwhile. Forgetting a pod frees room, which wakes pods that were rejected for lack of it.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Failures:
         pending: frozenset[str] = NO_PLUGINS,
         alone: bool = False,
     ) -> None:
-        """It waits for what these plugins wait for.
+        """The pod waits until an event may change the answer of one of these plugins.
 
-        `nominated` is the node it is promised, empty to take that back. `pending` are those of them
-        that answered Pending. `alone`: this says nothing of other pods of its class.
+        `nominated` is its nominated node, "" to take that back, None to leave it. `pending` are the
+        plugins that answered Pending. `alone`: this does not hold for other pods of its class.
         """
         self.measures.ended(queued, Result.UNSCHEDULABLE)
         if self.queue.requeue_rejected(queued, plugins, pending, alone=alone):
@@ -48,14 +48,14 @@ class Failures:
             self.notices.report(queued.pod, "Unschedulable", message, nominated)
 
     def error(self, queued: QueuedPod, message: str) -> None:
-        """Something failed, for which it waits its backoff; nothing is promised to it any more."""
+        """Something failed: the pod backs off and loses its nomination."""
         self.measures.ended(queued, Result.ERROR)
         if self.queue.requeue_error(queued):
             self.nominated(queued.pod, "")
             self.notices.report(queued.pod, "SchedulerError", message, nominated="")
 
     def refused(self, queued: QueuedPod, status: Status, node: str) -> None:
-        """A plugin refuses the chosen node, or fails: the pod is queued again."""
+        """A plugin refuses the chosen node, or fails: the pod is requeued."""
         words = " ".join(status.reasons)
         if status.rejected:
             message = f"node {node} was chosen and refused: {words}"
@@ -67,18 +67,18 @@ class Failures:
         self.forget(queued.pod, node)
 
     def refused_in_cycle(self, queued: QueuedPod, status: Status, node: str) -> None:
-        """The same in the cycle in which it was chosen.
+        """The same in the cycle that chose the node.
 
-        Nobody has seen the room taken, so nobody is told that it is free: two pods that are refused
+        No other pod was tried while the room was taken, so none is woken: two pods that are refused
         would wake each other for ever.
         """
         self.cache.forget(queued.pod.uid)
         self.refused(queued, status, node)
 
     def dry_run(self, queued: QueuedPod, plugin: str, node: str, *, seen: bool) -> None:
-        """A plugin has it that the pod is not bound: it waits until that may be otherwise.
+        """A plugin says that the pod is not to be bound: it waits until that may change.
 
-        Without `seen` nobody knows that it had the node; see `refused_in_cycle`.
+        Without `seen` no other pod was tried while it had the node; see `refused_in_cycle`.
         """
         if not seen:
             self.cache.forget(queued.pod.uid)
@@ -89,17 +89,17 @@ class Failures:
         self.forget(queued.pod, node)
 
     def nominated(self, pod: PodInfo, node: str | None) -> None:
-        """The server is told that the pod is promised this node, or none; None: it is not told."""
+        """The server will be told of this nomination, or of none (""); None: it will not."""
         if node is not None:
-            self.queue.tells(pod.uid, node)
+            self.queue.nomination_sent(pod.uid, node)
         if node == "":
             self.cache.withdraw(pod.uid)
 
     def forget(self, pod: PodInfo, node: str, beside: Container[str] = ()) -> None:
-        """Takes an assumption back and tells the pods that were rejected for want of the room.
+        """Forgets an assumed pod and wakes pods that were rejected for lack of the room.
 
-        Not the pod itself, nor those of these UIDs: they were tried together.
+        Not the pod itself, nor the UIDs `beside`, which were tried with it.
         """
         own = pod.uid
-        if self.cache.forget(own) or own not in self.queue:  # a pod that is gone is forgotten
+        if self.cache.forget(own) or own not in self.queue:  # a deleted pod is forgotten already
             freed(self.queue, pod.pod, node, lambda one: one.uid != own and one.uid not in beside)

@@ -1,4 +1,4 @@
-"""What is being written: tasks in the slots of bindings, and tasks beside them."""
+"""The tasks that write: bindings, of which a limited number have slots, and others without."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class InFlight:
     """The tasks of a scheduler. The first that fails, which only a bug does, is its `fault`."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        """Nothing is in flight; `wake` is called whenever something has landed."""
+        """Nothing is in flight; `wake` is called whenever a task has ended."""
         self._wake = wake
         self._bindings: set[asyncio.Task[object]] = set()
-        # Beside the slots of bindings: pods that wait to be bound, victims being evicted.
+        # PreBind effects, bindings by others, evictions.
         self._others: set[asyncio.Task[object]] = set()
         self._stop: asyncio.Event | None = None
         self._ended = False
@@ -31,32 +31,32 @@ class InFlight:
 
     @property
     def idle(self) -> bool:
-        """True if nothing is in flight, neither in the slots nor beside them."""
+        """True if there are no tasks."""
         return not (self._bindings or self._others)
 
     @property
     def stopping(self) -> bool:
-        """Whether tasks are to come to an end, done or not."""
+        """Whether tasks are to end, done or not."""
         return self._ended or (self._stop is not None and self._stop.is_set())
 
     def until(self, stop: asyncio.Event) -> None:
-        """Tasks come to an end once this is set."""
+        """Tasks are to end once this is set."""
         self._stop = stop
 
     def end(self) -> None:
-        """Tasks come to an end now."""
+        """Tasks are to end now."""
         self._ended = True
 
     def bind(self, work: Coroutine[Any, Any, None]) -> None:
         """Begins a binding, in a slot."""
         self._start(work, self._bindings)
 
-    def beside(self, work: Coroutine[Any, Any, object]) -> None:
-        """Begins what takes no slot."""
+    def spawn(self, work: Coroutine[Any, Any, object]) -> None:
+        """Begins a task that takes no slot."""
         self._start(work, self._others)
 
     def cancel(self) -> None:
-        """Nobody waits for a server that may never answer."""
+        """Cancels all tasks: the server may never answer."""
         for task in self._bindings | self._others:
             task.cancel()
 
@@ -79,7 +79,7 @@ class InFlight:
 
 
 async def patch(effect: Patch, writer: EffectWriter) -> bool:
-    """Writes what nothing else depends on: where that fails (False), the log says so."""
+    """Writes a patch that nothing depends on; logs a failure (False)."""
     why_not = await writer.patch(effect)
     if why_not:
         log.warning('Not written %s="%s" reason="%s"', effect.kind, effect.name, why_not)

@@ -1,4 +1,4 @@
-"""What owners of pods that wait are told: Events, and the condition PodScheduled."""
+"""What is reported about waiting pods: Events, and the condition PodScheduled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod
 
 log = logging.getLogger("engine.scheduler")
-"""Lines about single pods, wherever they are written: one name, by which they are left out."""
+"""All lines about single pods have this name, so that they can be turned off."""
 
 _MESSAGE: Final = 4096
 """Characters of a condition's message; the API server takes no pod of more than 1.5 MB."""
@@ -22,29 +22,25 @@ _MESSAGE: Final = 4096
 
 @dataclass(eq=False)
 class Notices:
-    """Tells by an Event and the condition each time; who writes leaves out what is known."""
+    """Always emits an Event and sets the condition; the writer skips what is unchanged."""
 
     statuses: PodStatusWriter
     events: EventSink
     leads: Callable[[], bool]
-    """False while another replica decides, and tells."""
+    """False while another replica decides and reports."""
 
     def report(self, pod: PodInfo, reason: str, message: str, nominated: str | None = None) -> None:
-        """Tells the user why the pod waits.
-
-        An Event and the condition; nothing while another replica leads.
-        """
+        """Reports why the pod waits; nothing while another replica leads."""
         if self.leads():
             message = plain(message, _MESSAGE)
             note = pod_event(pod, "Warning", "FailedScheduling", "Scheduling", message)
             self._tell(note, SetUnschedulable(pod, reason, message, nominated))
 
     def gated(self, queued: QueuedPod) -> None:
-        """A gate holds the pod: its owner is told, as of any other wait.
+        """Reports that a gate holds the pod.
 
-        The pod's own `schedulingGates` are left out: the API server has said so by itself. The
-        reason is the API server's for them too, so that kubectl shows SchedulingGated and
-        autoscalers add no nodes for the pod.
+        Not its own `schedulingGates`, as the API server does so. The reason is the same as for
+        them, so that kubectl shows SchedulingGated and autoscalers add no nodes for the pod.
         """
         pod = queued.pod
         if pod.pod.spec.scheduling_gates or not self.leads():
@@ -55,27 +51,27 @@ class Notices:
         self._tell(pod_event(pod, "Normal", said.reason, "Gating", why), said)
 
     def still_gated(self, queued: QueuedPod) -> None:
-        """The same where we begin to lead: nothing if the condition says so already."""
+        """The same when this replica begins to lead; nothing if the condition says so already."""
         if not _gated(queued).is_known:
             self.gated(queued)
 
     def waits(self, pod: PodInfo, node: str, why: str) -> None:
-        """The pod has a node and is not bound to it: told as of any other wait."""
+        """Reports that the pod waits in permit."""
         why = plain(why, _MESSAGE)
         log.info('Waits in permit pod="%s" node="%s" reason="%s"', pod.key, node, why)
         note = pod_event(pod, "Normal", "WaitingOnPermit", "Permit", why)
         self._tell(note, SetUnschedulable(pod, "WaitingOnPermit", why, nominated=node))
 
     def expects(self, pod: PodInfo, node: str) -> None:
-        """The pod will be bound to the node, but not at once.
+        """Nominates a pod that will be bound to the node later.
 
-        Autoscalers and whoever decides after us know that its place is taken.
+        So autoscalers, and the next scheduler, know that its place is taken.
         """
         if pod.pod.status.nominated_node_name != node:
             self.statuses.set_unschedulable(SetUnschedulable(pod, "", "", nominated=node))
 
     def dry_run(self, pod: PodInfo, node: str) -> None:
-        """A rule says that the pod is not bound."""
+        """Reports that the pod would have been bound, but a rule says dry run."""
         words = f"Would assign {pod.namespace}/{pod.name} to {node}; dry run, nothing was bound"
         note = pod_event(pod, "Normal", "DryRun", "Binding", words)
         self._tell(note, SetUnschedulable(pod, "DryRun", words, nominated=""))

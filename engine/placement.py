@@ -1,6 +1,6 @@
-"""The way of a pod from its cycle to its node: chosen, reserved, held or let go; or refused.
+"""From the decision about a pod to its binding: assumed, reserved, permitted, or refused.
 
-    choose ─┬─ a node ─▶ assume, reserve ─▶ hold, where somebody says wait ─▶ act ─▶ bind
+    choose ─┬─ a node ─▶ assume, reserve ─▶ hold, if a plugin says wait ─▶ act ─▶ bind
             └─ none ───▶ refuse, and maybe evict others
 
 Waiting in permit is `waitingpods`, requeuing `failures`, preemption `evictions`.
@@ -54,27 +54,27 @@ class Placement:
         self.observers: list[Observer] = []
         """Told of every decision."""
         self.acts_observers: list[ActsObserver] = []
-        """Told of what plugins say of pods on their nodes."""
+        """Told of what the acting tier answers."""
         self.slices_observers: list[SlicesObserver] = []
-        """Told of every cycle that decides nothing yet, and which one of its search it is."""
+        """Told of every cycle that decides nothing yet, with the number of its slice."""
         self.waiting_pods = WaitingPods(
             self.basis, self.queue, self.acted, self._released, self._refused
         )
-        """The pods that wait for leave to be bound."""
+        """The pods that wait in permit."""
 
     # ---- from a cycle to a node
 
-    def still(self, queued: QueuedPod) -> bool:
-        """Whether a pod in flight is to be decided about, here and by the rules it came by.
+    def revalidate(self, queued: QueuedPod) -> bool:
+        """Whether a pod that has been in flight for long is still to be decided, by these rules.
 
         If not, it is done, or back in the queue.
         """
         uid = queued.pod.uid
-        still = self.queue.still(queued)
+        still = self.queue.revalidate(queued)
         if still and not queued.pod.terminating and self._cache.node_of(uid) is None:
             if self.notices.leads():
                 return True
-            self.queue.again(queued)
+            self.queue.restart(queued)
         self.queue.done(uid)
         return False
 
@@ -88,7 +88,7 @@ class Placement:
         """One cycle for a pod and what follows from it.
 
         Raises:
-            UnfinishedError: nothing follows yet, a slice of `progress` is used up.
+            UnfinishedError: a slice of `progress` is used up; nothing follows yet.
         """
         found = self.choose(queued, opinion=opinion, progress=progress)
         if isinstance(found, Refused):
@@ -104,7 +104,7 @@ class Placement:
         opinion: Opinion | None = None,
         progress: SearchProgress | None = None,
     ) -> Chosen | Refused:
-        """Decides, and gives the pod its node and what is reserved for it there.
+        """Decides, assumes the pod on its node and reserves what it needs there.
 
         Raises:
             UnfinishedError: see `conclude`.
@@ -131,7 +131,7 @@ class Placement:
         return self.place(queued, decision, snapshot)
 
     def place(self, queued: QueuedPod, decision: Decision, snapshot: Snapshot) -> Chosen | Refused:
-        """Gives the pod the node of a decision, and what is reserved for it there."""
+        """Assumes the pod on the node of a decision and reserves what it needs there."""
         pod, now, framework = queued.pod, snapshot.now, self.basis.framework_of(queued.pod)
         if decision.node is None:
             return Refused(queued, decision)
@@ -155,18 +155,18 @@ class Placement:
         return chosen
 
     def choose_member(self, queued: QueuedPod) -> Chosen | Refused:
-        """Decides about one of a gang and gives it its node; nobody else hears of it."""
+        """The same for a member of a gang; nothing is written, requeued or evicted."""
         found = self.choose(queued, as_member=True)
         if isinstance(found, Refused):
             self._cache.forget(queued.pod.uid)
         else:
-            found.there, found.free = None, False  # others come before it goes
+            found.there, found.free = None, False  # other members follow before it is bound
         return found
 
     def give_back(self, chosen: Chosen, *, tell_beside: Container[str] | None) -> None:
-        """The pod loses its node; those that were rejected for want of the room are told.
+        """The pod loses its node; pods that were rejected for lack of room may wake.
 
-        But for those of `tell_beside`; None: nobody is, as nobody has seen the room taken.
+        Not those of `tell_beside`; None: none does, as none was tried while the room was taken.
         """
         chosen.undo()
         if tell_beside is not None:
@@ -175,7 +175,7 @@ class Placement:
             self._cache.forget(chosen.queued.pod.uid)
 
     def acted(self, decision: Decision, acted: Acted) -> None:
-        """Plugins were asked about the pod of a decision."""
+        """Records what the acting tier answered about the pod of a decision."""
         decision.said += acted.words
         for observer in self.acts_observers:
             observer(acted)
@@ -183,10 +183,10 @@ class Placement:
     # ---- from a node to the binding
 
     def go(self, chosen: Chosen, also: Mapping[str, Permitted] | None = None) -> None:
-        """The pod is bound, or held by whoever lets it wait, and by these."""
+        """Binds the pod, or holds it in permit for the plugins that say wait, and for `also`."""
         by = {**chosen.clearance.held, **(also or {})}
         if by:
-            chosen.there = None  # the cluster moves on while it waits
+            chosen.there = None  # the cluster changes while it waits
             held = WaitingPod(chosen, by)
             status = self.waiting_pods.hold(held)
             if status.ok:
@@ -216,10 +216,9 @@ class Placement:
         self.failures.refused(held.chosen.queued, status, held.node)
 
     def _may_go(self, chosen: Chosen, snapshot: Snapshot, *, seen: bool) -> None:
-        """Asks what is to be done with a pod that may be bound, and does it.
+        """Asks PreBind, Bind and PostBind what is to be done with the pod, and begins it.
 
-        Without `seen` nobody was decided about since it has its node, but members of its gang, and
-        those left over have a turn of their own.
+        Without `seen` no pod but members of its gang was decided since it has its node.
         """
         pod = chosen.queued.pod
         chosen.acts = acts = self.basis.framework_of(pod).act(pod, snapshot, chosen.decision)
@@ -239,7 +238,7 @@ class Placement:
             self.bindings.begin(chosen)
 
     def stop(self, uid: str, why: str) -> bool:
-        """Takes a pod back that is not being bound yet; False: it is on no way to a node."""
+        """Takes back a pod that is not being bound yet; False: it is not on its way to a node."""
         if self.waiting_pods.reject(uid, unschedulable(why)):
             return True
         return self.bindings.cancel(uid, why)
@@ -247,7 +246,7 @@ class Placement:
     # ---- without a node
 
     def refuse(self, refused: Refused) -> None:
-        """The pod is queued again, and its owner told."""
+        """Requeues the pod and reports why."""
         queued, decision = refused.queued, refused.decision
         if refused.status is not None:
             self.failures.refused_in_cycle(queued, refused.status, decision.node or "")
@@ -258,23 +257,23 @@ class Placement:
         fit_error, rescue = decision.fit_error, decision.rescue
         plugins = NO_PLUGINS if fit_error is None else fit_error.plugins
         pending = NO_PLUGINS if fit_error is None else fit_error.pending
-        nominated = "" if rescue is None else rescue.nominated  # nobody looked for a way
+        nominated = "" if rescue is None else rescue.nominated  # PostFilter was not asked
         if rescue is not None:
             plugins |= rescue.plugins
             self.evictions.evict(queued.pod, rescue)
-        # What extenders say of a pod says nothing of another of its class.
+        # What extenders say of a pod does not hold for others of its class.
         alone = decision.opinion is not None
         self.failures.reject(
             queued, decision.message, plugins, nominated, pending=pending, alone=alone
         )
-        # Others of its class are not tried, and would name what may be mended by now.
+        # Others of its class are not tried, so the reasons they were told may be outdated.
         for pod in () if nominated else self.queue.alike(queued, decision.message):
             self.notices.report(pod, "Unschedulable", decision.message)
 
     def rescue(
         self, pod: PodInfo, rejections: Rejections | None, progress: SearchProgress
     ) -> PostFilterResult | None:
-        """What is to be done so that the pod fits; None if nobody can say.
+        """What PostFilter says so that the pod fits; None if nothing can be said.
 
         Raises:
             UnfinishedError: a slice of `progress` is used up.
@@ -286,5 +285,5 @@ class Placement:
         try:
             found = framework.post_filter(pod, snapshot, rejections, progress)
         except PluginError:
-            return None  # told to `on_fault`; the gang does not fit
+            return None  # reported to `on_fault`; the gang does not fit
         return progress.renew(found, snapshot)

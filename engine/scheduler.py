@@ -10,13 +10,12 @@ one task a pod. Between the two a pod goes through these states:
                          │                            └─ UNKNOWN ───────▶ stays assumed, is asked
                          │                                                again until it is known
                          ├─ no node ─▶ requeue: waits for an event; condition, Event
-                         │             and maybe: promised a node, from which others are evicted
+                         │             and maybe: nominated to a node, where pods are evicted
                          └─ an error ▶ requeue: backoff; condition, Event
 
-Deciding and assuming are in `placement`, on what is in `basis`; the binding and its outcomes in
-`binding`; promises and victims in `evictions`; the way back into the queue in `failures`;
-conditions and Events of pods that wait in `notices`; the tasks in `inflight`; pods that go together
-in `gangs`.
+Deciding and assuming are in `placement`, its inputs in `basis`; the binding and its outcomes in
+`binding`; nominations and victims in `evictions`; requeuing in `failures`; conditions and Events of
+waiting pods in `notices`; tasks in `inflight`; gangs in `gangs`.
 
 Source: kubernetes pkg/scheduler/schedule_one.go.
 """
@@ -72,7 +71,7 @@ class Background(Protocol):
 
 
 class Scheduler:
-    """Runs cycles and has carried out what they decide. Lives in one event loop."""
+    """Runs cycles and carries out what they decide. Lives in one event loop."""
 
     def __init__(
         self,
@@ -89,7 +88,7 @@ class Scheduler:
         self._queue = queue
         self._clock = clock
         self.leads = True
-        """False while another replica decides: the queue fills, and nobody is told anything."""
+        """False while another replica decides: the queue fills, and nothing is written."""
         self._background: list[Background] = []
         self._wake = asyncio.Event()
         self._minute = int(clock.time() // _MINUTE)
@@ -103,16 +102,16 @@ class Scheduler:
         self._evictions = Evictions(*parts, lambda uid, why: self.placement.stop(uid, why))
         self._bindings = Bindings(*parts, failures)
         self.changes = self._bindings.changes
-        """To be told of every change of an object that a pod may wait for."""
+        """The caller reports every change of an object that a pod may wait for."""
         self.placement = Placement(
             self._basis, queue, measures, self._notices, failures, self._evictions, self._bindings
         )
         self._searches: dict[QueuedPod, SearchProgress] = {}
         self._lane: Lane | None = None
         self.waiting_pods = self.placement.waiting_pods
-        """The pods that wait for leave to be bound."""
+        """The pods that wait in permit."""
         self.gangs = Gangs(self._basis, self.placement, failures, self._evictions, queue)
-        """Those that wait for each other."""
+        """The pods that wait for each other."""
         self.waiting_pods.also = self.gangs.holds.also
         self.waiting_pods.on_work = self.wake
         self.add_background(self.waiting_pods)
@@ -131,11 +130,11 @@ class Scheduler:
         self.placement.observers.append(observer)
 
     def observe_acts(self, observer: ActsObserver) -> None:
-        """Adds an observer of what plugins say of pods on their nodes; called as the others are."""
+        """Adds an observer of what the acting tier answers; called like the others."""
         self.placement.acts_observers.append(observer)
 
     def observe_bindings(self, observer: OutcomeObserver) -> None:
-        """Adds an observer of what became of bindings; called as the others are."""
+        """Adds an observer of the outcome of bindings; called like the others."""
         self._bindings.observers.append(observer)
 
     def add_background(self, work: Background) -> None:
@@ -143,8 +142,8 @@ class Scheduler:
         self._background.append(work)
 
     def extend(self, extenders: Extenders, objects: WholeObjects) -> None:
-        """Has extenders asked about the pods that they have a say about."""
-        # They bring HTTP and all of the configuration, which a lab does without.
+        """Has extenders asked about the pods that they are interested in."""
+        # Imports HTTP and the configuration, which a lab does without.
         from engine.extenders.lane import Lane  # noqa: PLC0415 - see above
 
         self._lane = Lane(
@@ -158,10 +157,7 @@ class Scheduler:
         )
 
     def wake(self) -> None:
-        """Something happened that may give work.
-
-        A pod came, an event moved one, a source changed.
-        """
+        """There may be work: a pod came, an event moved one, a source changed."""
         self._wake.set()
 
     def use(self, framework: AnyFramework, changed: frozenset[str] | None) -> None:
@@ -181,7 +177,7 @@ class Scheduler:
         self.wake()
 
     def lead(self) -> None:
-        """It is for us to decide from now on, and to tell whose pods gates hold."""
+        """This replica decides from now on, and reports the pods that gates hold."""
         self.leads = True
         if self._basis.framework is not None:
             self._warmup.begin(self._basis.framework)
@@ -200,7 +196,7 @@ class Scheduler:
         return self._in_flight.bindings
 
     def idle(self) -> bool:
-        """Nobody can be tried now, and nobody is being bound."""
+        """No pod can be tried now, and none is being bound."""
         return not (self._queue.ready or self.in_flight or self._searches)
 
     def report(self, pod: PodInfo, reason: str, message: str) -> None:
@@ -212,10 +208,10 @@ class Scheduler:
     async def run(self, stop: asyncio.Event) -> None:
         """Schedules until `stop` is set, then waits for the bindings in flight.
 
-        A binding whose outcome cannot be learned then is left to whoever reads the server next.
+        A binding whose outcome stays unknown then is left to the next process that lists the pods.
 
         Raises:
-            Exception: whatever a task of ours raised, which only a bug does.
+            Exception: a task of ours raised it, which is a bug.
         """
         self._in_flight.until(stop)
         stopped = asyncio.get_running_loop().create_task(stop.wait())
@@ -238,7 +234,7 @@ class Scheduler:
             raise self._in_flight.fault
 
     async def drain(self) -> None:
-        """Waits until no binding is in flight, and nobody is being evicted."""
+        """Waits until no binding is in flight, and no pod is being evicted."""
         if self._in_flight.stopping:
             self._bindings.stop()
             if self._lane is not None:
@@ -266,18 +262,18 @@ class Scheduler:
         return busy
 
     def _search(self) -> bool:
-        """A slice for the first pod that looks for victims, behind all other work as it is long."""
+        """A slice for the first pod that searches for victims: last of all, as it takes long."""
         if not self._searches or (self.gangs.busy and not self.gangs.shares):
             return False
         queued = min(self._searches, key=lambda one: one.sort_key)
-        if self.placement.still(queued):
+        if self.placement.revalidate(queued):
             self._try(queued, self._searches[queued])
         else:
             del self._searches[queued]
         return True
 
     def _cycle(self) -> bool:
-        """A step of the gang whose turn it is, or one pod, or both; False: there is neither."""
+        """A step of the gang whose turn it is, one pod, or both; False if there is neither."""
         trying = self.gangs.busy
         if trying:
             self.gangs.step()
@@ -316,7 +312,7 @@ class Scheduler:
             self._queue.move(_TICK, None, None)
 
     def signals_came(self) -> None:
-        """New samples are there: pods rejected by rules that read metrics are looked at again."""
+        """There are new samples: pods rejected by rules that read metrics are tried again."""
         self._queue.move(_SIGNALS_CAME, None, None)
         self.wake()
 
@@ -333,15 +329,15 @@ class Scheduler:
         self._try(queued, SearchProgress(SLICE_RUNS))
 
     def _try(self, queued: QueuedPod, progress: SearchProgress) -> None:
-        """A cycle, of which nothing follows yet where a search goes on in the next slice.
+        """A cycle and what follows from it, unless its search for victims needs another slice.
 
-        The pod stays in flight, and others go on. Each of its cycles is of the cluster as it is
-        then, with its progress as one more input; the last one decides.
+        Then the pod stays in flight while others are decided. Each slice is a cycle on a snapshot
+        of its own, with the progress as one more input; the last one decides.
         """
         try:
             self.placement.decide(queued, progress=progress)
         except UnfinishedError:
-            self._searches[queued] = progress  # in its place: of equals the first one goes on
+            self._searches[queued] = progress  # keeps its place: of equals the first one goes on
             self._queue.searches(queued)
         else:
             self._searches.pop(queued, None)

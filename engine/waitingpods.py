@@ -1,8 +1,8 @@
-"""Pods that have a node and wait in permit for leave to be bound to it.
+"""Pods that are assumed on a node and wait in permit to be bound.
 
-They take no slot of a binding and no task, and keep their place on the node. Who holds them is
-asked again when something happens that they wait for, when their time is up, when the clock turns
-a rule, and under new rules: a few in each slice, so that no storm of events holds cycles up.
+They take no binding slot and no task. The plugins that hold them are asked again after the events
+that they name, at the timeout, at `turns_at` and under new rules: a few pods in each slice, so that
+no storm of events delays cycles.
 
     permit says wait ─▶ held ─┬─ nobody holds it any longer ───────▶ go: it is bound
                               ├─ a plugin rejects it, its time is
@@ -46,9 +46,9 @@ Wakes = frozenset[ClusterEvent]
 
 @dataclass(slots=True, eq=False)
 class WaitingPod:
-    """A pod that waits: who holds it, and with which words.
+    """A pod that waits, and the answers of the plugins that hold it.
 
-    `since` is monotonic, as is `due`: when it is asked about at the latest.
+    `since` and `due`, when they are asked at the latest, are monotonic.
     """
 
     chosen: Chosen
@@ -58,7 +58,7 @@ class WaitingPod:
     due: float = math.inf
     wakes: Wakes = field(default=frozenset())
     lost: bool = False
-    """Its node is gone; one of that name that came since is another."""
+    """Its node is gone, even if there is a new one of that name."""
 
     @property
     def pod(self) -> PodInfo:
@@ -72,7 +72,7 @@ class WaitingPod:
 
     @property
     def why(self) -> str:
-        """What it waits for, in the words of who holds it."""
+        """What it waits for, in the words of the plugins."""
         return " ".join(word for one in self.by.values() for word in one.status.reasons)
 
     @property
@@ -88,7 +88,7 @@ class WaitingPods:
     basis: Basis
     queue: SchedulingQueue
     acted: Callable[[Decision, Acted], None]
-    """Told that plugins were asked about the pod of a decision again."""
+    """Told that plugins were asked again about the pod of a decision."""
     released: Callable[[WaitingPod], None]
     """Takes a pod, in flight again, that may be bound."""
     refused: Callable[[WaitingPod, Status], None]
@@ -98,11 +98,11 @@ class WaitingPods:
         self._cache = self.basis.cache
         self._clock = self.basis.clock
         self.also: Callable[[WaitingPod], Mapping[str, Permitted]] = lambda _: {}
-        """Who holds a pod still that is no plugin; asked whenever plugins are."""
+        """What holds a pod that is no plugin, such as its gang; called whenever plugins are."""
         self.on_work: Callable[[], None] = lambda: None
-        """Called when somebody is to be asked about: the loop may sleep."""
+        """Called when there is work: the loop may sleep."""
         self._held: dict[str, WaitingPod] = {}
-        # Many pods wait for the same: an event is compared once for all of them.
+        # Many pods wait for the same events: each is compared once for all of them.
         self._by_wakes: dict[Wakes, dict[str, None]] = {}
         self._stirred: dict[Wakes, None] = {}
         self._again: OrderedDict[str, None] = OrderedDict()
@@ -124,9 +124,9 @@ class WaitingPods:
     # ---- who waits
 
     def hold(self, held: WaitingPod) -> Status:
-        """The pod, in flight, waits from now on; anything but Success: there is no room for it."""
+        """The pod, in flight, waits from now on; not Success: too many pods wait already."""
         if len(self._held) >= MOST_WAITING:
-            # Not for an event of the plugin's: it is tried again after its backoff.
+            # An error, so that it is tried again after its backoff, not after an event.
             return Status(Code.ERROR, (f"{MOST_WAITING} pods wait in permit already",))
         if not self.queue.hold(held.chosen.queued):
             held.chosen.undo()
@@ -137,7 +137,7 @@ class WaitingPods:
         return Status.SUCCESS
 
     def happened(self, event: ClusterEvent) -> None:
-        """Those that wait for such an event are asked about in the next slices."""
+        """Pods that wait for such an event are asked about in the next slices."""
         if self._held and event == _NODE_GONE:
             for held in self._held.values():
                 held.lost |= self._cache.nodes.row(held.node) < 0
@@ -151,7 +151,7 @@ class WaitingPods:
         self._stirred.update(dict.fromkeys(self._by_wakes))
 
     def answer(self, uid: str, plugin: str, status: Status) -> None:
-        """The plugin lets a pod that it holds go, or rejects it; nothing if it does not hold it."""
+        """The plugin allows or rejects a pod that it holds; ignored if it does not hold it."""
         held = self._held.get(uid)
         if held is None or plugin not in held.by:
             return
@@ -165,7 +165,7 @@ class WaitingPods:
             self._release(held)
 
     def reject(self, uid: str, status: Status) -> bool:
-        """The pod loses its node, whoever holds it; False if it does not wait."""
+        """The pod loses its node, whichever plugin holds it; False if it does not wait."""
         held = self._held.get(uid)
         if held is None:
             return False
@@ -176,13 +176,13 @@ class WaitingPods:
 
     @property
     def due(self) -> float | None:
-        """When somebody is to be asked about (monotonic); None: not by time alone."""
+        """When a pod is to be asked about (monotonic); None: not by time alone."""
         if self._again or self._stirred:
             return self._clock.monotonic()
         return self._timers[0][0] if self._timers else None
 
     def step(self, deadline: float) -> bool:  # noqa: ARG002 - bounded by number, so that it repeats
-        """Asks about a few of those that it is time for; True if more are left."""
+        """Asks about a few of the pods that are due; True if more are left."""
         now = self._clock.monotonic()
         while self._timers and self._timers[0][0] <= now:
             at, _, uid = heapq.heappop(self._timers)
@@ -224,7 +224,7 @@ class WaitingPods:
         self.tell(clearance)
 
     def tell(self, clearance: Clearance) -> None:
-        """Passes on what plugins said about other pods that they hold."""
+        """Passes on what plugins answered about other pods that they hold."""
         for plugin, uid, status in clearance.others:
             self.answer(uid, plugin, status)
 
@@ -245,14 +245,14 @@ class WaitingPods:
         self._keep(held)
 
     def _waited(self, held: WaitingPod) -> float:
-        """Seconds; at least what a timeout that is over was, whatever sums of seconds round to."""
+        """Seconds; at least the timeouts that are over, however sums are rounded."""
         now = self._clock.monotonic()
         limits = (min(one.timeout_seconds, MOST_SECONDS) for one in held.by.values())
         over = (limit for limit in limits if held.since + limit <= now)
         return max(now - held.since, *over, 0.0)
 
     def _keep(self, held: WaitingPod) -> None:
-        """It goes on waiting: for what, until when, and who knows."""
+        """It goes on waiting: registers its events, its timer, and it with the cache."""
         uid = held.pod.uid
         self._unlink(held)
         held.wakes = frozenset({_NODE_GONE}.union(*(one.wakes for one in held.by.values())))
@@ -264,7 +264,7 @@ class WaitingPods:
         if due != held.due or due <= now:
             held.due = due
             if len(self._timers) > SPARE_TIMERS + 2 * len(self._held):
-                # Who waits no longer may have had a day left.
+                # Timers of pods that wait no longer may run for a day.
                 there = {one.pod.uid: one.due for one in self._held.values()}
                 self._timers = [one for one in self._timers if there.get(one[2]) == one[0]]
                 heapq.heapify(self._timers)

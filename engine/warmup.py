@@ -1,7 +1,4 @@
-"""What a first question would take long for, worked out before somebody asks: steps between cycles.
-
-A plugin names its steps (`Points.warm`); none of them changes an answer.
-"""
+"""Runs the warm-up steps of plugins (`Points.warm`) between cycles; none changes an answer."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from engine.framework.snapshot import Snapshot
 
 
 class Warmup:
-    """Background work of the scheduler."""
+    """Background work of the scheduler; see `scheduler.Background`."""
 
     def __init__(self, snapshot: Callable[[], Snapshot], clock: Clock) -> None:
         self._snapshot = snapshot
@@ -23,7 +20,7 @@ class Warmup:
         self._left: deque[Iterator[object]] = deque()
 
     def begin(self, frameworks: AnyFramework) -> None:
-        """These rules are in force, or we lead from now on."""
+        """Starts over: these frameworks are in force, or this replica leads from now on."""
         each = [frameworks] if isinstance(frameworks, Framework) else frameworks
         self._left = deque(one.warm(self._snapshot()) for one in each)
 
@@ -33,7 +30,7 @@ class Warmup:
         return self._clock.monotonic() if self._left else None
 
     def step(self, deadline: float) -> bool:
-        """Takes steps until the deadline, one at the least; True if some are left."""
+        """Runs steps until the deadline, at least one; True if some are left."""
         while self._left:
             if next(self._left[0], self) is self:
                 self._left.popleft()

@@ -85,7 +85,7 @@ class Cache:
         self._log_rows = self._log.data
         self._log_causes = np.zeros(LOG_ROWS, dtype=np.int64)
         self._log_why = self._log_causes.data
-        # Pods by UID; a row is all that is known of most.
+        # Pods by UID: their rows.
         self._rows: dict[str, int] = {}
         self._assumed: set[str] = set()
         self.other_pods = OtherPodsTable(
@@ -97,12 +97,11 @@ class Cache:
         )
         seen = self.nodes, self.pods, self.namespaces, self.topology, self.nominations
         self._tables = *seen, self.other_pods, self.waiting
-        # The pods whose node is not known: its name, and they by it.
+        # Pods whose node is not known: the name of the node by UID, and the UIDs by name.
         self._strays: dict[str, str] = {}
         self._strays_on: dict[str, set[str]] = {}
-        # Far below every generation of the cache, so that its log never reaches back to one.
         self.what_ifs = count(-(1 << 62))
-        """Generations of overlays."""
+        """Generations of overlays, far below all that the log reaches back to."""
 
     # ---- reading ---------------------------------------------------------------------------
 
@@ -145,11 +144,11 @@ class Cache:
 
     @property
     def assumed_pods(self) -> int:
-        """Of how many pods only we say that they are on a node."""
+        """How many pods are assumed and not confirmed."""
         return len(self._assumed)
 
     def node_of(self, uid: str) -> str | None:
-        """The name of the node the pod is bound to or assumed on, None if it is not known."""
+        """The node that the pod is bound to or assumed on, None if there is none."""
         row = self._rows.get(uid)
         if row is None:
             return None
@@ -166,7 +165,7 @@ class Cache:
     # ---- nodes -----------------------------------------------------------------------------
 
     def add_node(self, node: Node) -> None:
-        """A node came, or its API object changed; in nothing that is read: no row did."""
+        """A node came, or its API object changed; no row changes with what nobody reads."""
         name = node.metadata.name
         row = self.nodes.row(name)
         if row != NOWHERE:
@@ -190,7 +189,7 @@ class Cache:
             self._changed(row, causes)
 
     def remove_node(self, name: str) -> None:
-        """The node is gone; its pods are kept apart until they go or the node comes back."""
+        """The node is gone; its pods count nowhere until they go or the node comes back."""
         row = self.nodes.row(name)
         if row == NOWHERE:
             return
@@ -205,7 +204,7 @@ class Cache:
     # ---- objects of other kinds ------------------------------------------------------------
 
     def store(self, kind: str) -> ObjectStore:
-        """The objects of a kind, to be read; what changes them are the methods below."""
+        """The objects of a kind, to read; the methods below write."""
         store = self.stores.get(kind)
         if store is None:
             store = self.stores[kind] = ObjectStore(self.versions.clear)
@@ -229,11 +228,11 @@ class Cache:
         self.other_pods.object_changed(kind, key.rpartition("/")[2])
 
     def assume_object(self, item: Any) -> bool:  # noqa: ANN401 - any struct with metadata
-        """Counts with the object as it will be; False if the server has another version by now."""
+        """Assumes a new version of the object; False if the server has changed it meanwhile."""
         return self.store(type(item).__name__).assume(item)
 
     def restore_object(self, kind: str, key: str, resource_version: str) -> None:
-        """Takes back what was assumed of that version of the object."""
+        """Takes back the assumption made on that version of the object."""
         self.store(kind).restore(key, resource_version)
 
     # ---- namespaces ------------------------------------------------------------------------
@@ -253,10 +252,10 @@ class Cache:
     def assume(self, pod: PodInfo, node_name: str, at: float = math.nan) -> None:
         """Counts the pod on the node before the server knows.
 
-        `at` is the time, which rules read as that of its scheduling until the server says another.
+        `at` is the time that policies read as when it was scheduled, until the server says one.
 
         Raises:
-            ValueError: the pod is already assumed or bound; one of both would be lost.
+            ValueError: the pod is already assumed or bound.
         """
         uid = pod.pod.metadata.uid
         if uid in self._rows:
@@ -288,9 +287,9 @@ class Cache:
             self._drop(uid)
 
     def carry(self, pod: Pod) -> None:
-        """What is known of a pod on a node before the server says so; nothing if it is not there.
+        """Changes a pod on a node before the server does; ignored if it is on none.
 
-        An assumed one stays so, with the time at which it got its node.
+        An assumed pod stays so, with the time at which it got its node.
         """
         uid = pod.metadata.uid
         row = self._rows.get(uid)
@@ -301,22 +300,19 @@ class Cache:
                 self._assumed.add(uid)
 
     def wait(self, waiting: Waiting) -> None:
-        """The assumed pod waits for leave to be bound, or goes on doing so for other plugins."""
+        """The assumed pod waits in permit, or goes on doing so for other plugins."""
         self.waiting[waiting.pod.uid] = waiting
 
     def wait_no_more(self, uid: str) -> None:
-        """The pod need not wait any longer; nothing if it did not.
-
-        One that leaves its node does not either.
-        """
+        """The pod waits no longer; nor does one that leaves its node."""
         self.waiting.pop(uid, None)
 
     # ---- nominations -----------------------------------------------------------------------
 
     def nominate(self, pod: PodInfo, node_name: str, left_by: int = LOWEST) -> None:
-        """The waiting pod is promised the node, and no other; an empty name takes that back.
+        """The waiting pod is nominated to the node; an empty name takes that back.
 
-        `left_by` is the priority of the most important pod that leaves the room for it.
+        `left_by` is the priority of the most important victim that makes room for it.
         """
         if pod.uid not in self._rows:
             before = self.nominations.node_of(pod.uid)
@@ -324,24 +320,24 @@ class Cache:
             self.other_pods.promised(before, node_name)
 
     def withdraw(self, uid: str) -> bool:
-        """No node is promised to the pod any longer; False if none was."""
+        """Takes the pod's nomination back; False if it had none."""
         before = self.nominations.node_of(uid)
         there = self.nominations.drop(uid)
         self.other_pods.promised(before)
         return there
 
-    def promised(self, uid: str) -> str:
-        """The node that a waiting pod is promised, empty if none."""
+    def nominated_node(self, uid: str) -> str:
+        """The node that a waiting pod is nominated to, empty if none."""
         return self.nominations.node_of(uid)
 
     def evicts(self, uid: str, victims: Mapping[str, str]) -> None:
-        """The victims of a waiting pod, by UID with their nodes, are being deleted; none: done."""
+        """A waiting pod's victims, by UID with their nodes, are being deleted; none: done."""
         self.nominations.evicts(uid, victims)
 
     # ---- other pods than those on nodes ------------------------------------------------------
 
     def attend(self, to: frozenset[str]) -> None:
-        """What of `other_pods` is kept from now on."""
+        """Says what of `other_pods` is kept from now on."""
         self.other_pods.attend(to)
 
     def set_queued(self, pod: PodInfo, times: QueueTimes) -> None:
@@ -361,7 +357,7 @@ class Cache:
         self.other_pods.remove_finished(uid)
 
     def expire(self, now: float) -> None:
-        """Time has passed: what finished long ago is forgotten."""
+        """Forgets pods that finished long ago."""
         self.other_pods.expire(now)
 
     # ---- inside ----------------------------------------------------------------------------
@@ -423,12 +419,12 @@ class Cache:
         return self._strays[uid] if node_row == NOWHERE else self.nodes.name(node_row)
 
     def _stray(self, uid: str, node_name: str) -> None:
-        """The pod's node is not known, or no more."""
+        """The pod's node is not known, or no longer."""
         self._strays[uid] = node_name
         self._strays_on.setdefault(node_name, set()).add(uid)
 
     def _renew_dictionary(self) -> None:
-        """Forgets the texts that nothing has any more. Linear in all cells of texts."""
+        """Forgets texts that no cell holds any more. Linear in all cells of texts."""
         self.dictionary = Dictionary()
         self.nodes.recode(self.dictionary)
         self.pods.recode(self.dictionary)

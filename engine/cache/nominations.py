@@ -1,4 +1,4 @@
-"""Waiting pods that are promised a node; written by `Cache` alone."""
+"""Nominated pods, by node; written by `Cache` alone."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ LOWEST: Final = -(1 << 31)
 
 
 class Nominations:
-    """Waiting pods that are promised a node: preemption makes room for them there.
+    """Waiting pods that are nominated to a node, where preemption makes room for them.
 
-    By node, and whose victims are being evicted; empty in a cluster where nobody preempts. This is
-    what readers may ask; `NominationTable` has what writes.
+    Also whose victims are being evicted. For readers; `NominationTable` writes.
     """
 
     def __init__(self) -> None:
         self.version = 0
-        """Changes with every promise."""
+        """Changes with every nomination."""
         self._on: dict[str, dict[str, PodInfo]] = {}
         self._ranks: dict[str, int] = {}
         self.ranks: Mapping[str, int] = self._ranks
@@ -34,7 +33,7 @@ class Nominations:
         self._of_rank: Counter[int] = Counter()
         self._nodes: dict[str, str] = {}
         self.nodes: Mapping[str, str] = self._nodes
-        """The node that each pod is promised, by UID."""
+        """The nominated nodes of pods, by UID."""
         self._evicting: dict[str, Collection[str]] = {}
         self._leaving: dict[str, str] = {}
         self.leaving: Mapping[str, str] = self._leaving
@@ -49,18 +48,15 @@ class Nominations:
         return (pod for promised in self._on.values() for pod in promised.values())
 
     def on(self, node: str) -> Collection[PodInfo]:
-        """The pods that are promised the node."""
+        """The pods nominated to the node."""
         return self._on.get(node, NOBODY).values()
 
     def each(self) -> Iterator[tuple[str, Collection[PodInfo]]]:
-        """Nodes and the pods that are promised them."""
+        """Nodes and the pods nominated to them."""
         return ((node, promised.values()) for node, promised in self._on.items())
 
     def node_of(self, uid: str) -> str:
-        """The node that the pod is promised, empty if none.
-
-        Its status may still say what was taken back since.
-        """
+        """The nominated node of the pod, empty if none; its status may be older than that."""
         return self.nodes.get(uid, "")
 
     def is_evicting(self, uid: str) -> bool:
@@ -68,7 +64,7 @@ class Nominations:
         return uid in self._evicting
 
     def before(self, pod: PodInfo, snapshot: Snapshot) -> Sequence[tuple[int, list[PodInfo]]]:
-        """Rows of nodes that are promised to pods before it, and those."""
+        """Rows of nodes to which pods are nominated that come before it, and those pods."""
         about = self.version, snapshot.layout, pod.priority, self.node_of(pod.uid) and pod.uid
         if about != self._about:  # a cycle asks three times
             self._about, self._before = about, list(self._ahead(pod, snapshot.nodes))
@@ -99,13 +95,13 @@ class Nominations:
 
 
 class NominationTable(Nominations):
-    """The same with what writes; `Cache` alone has it."""
+    """`Nominations` for the cache, which alone writes."""
 
     def put(self, pod: PodInfo, node: str, left_by: int = LOWEST) -> None:
-        """The pod is promised this node and no other; none if it is empty.
+        """The pod is nominated to this node and no other; to none if it is empty.
 
-        Others that are no more important than who leaves the room for it do not come before it: a
-        ReplicaSet's next pod would take that again, each time.
+        It comes before all pods that are no more important than its victims: otherwise a victim's
+        replacement (of a ReplicaSet) would take the room again, each time.
         """
         uid, rank = pod.uid, max(self._least(pod, node), left_by)
         self.drop(uid)
@@ -116,7 +112,7 @@ class NominationTable(Nominations):
             self.version += 1
 
     def drop(self, uid: str) -> bool:
-        """Takes the promise back; False if there was none."""
+        """Takes the nomination back; False if there was none."""
         node = self._nodes.pop(uid, None)
         if node is None:
             return False
@@ -131,7 +127,7 @@ class NominationTable(Nominations):
         return True
 
     def evicts(self, uid: str, victims: Mapping[str, str]) -> None:
-        """The pod's victims, with their nodes, are being deleted; no longer, if there are none."""
+        """The pod's victims, by UID with their nodes, are being deleted; none: no longer."""
         for victim in self._evicting.pop(uid, ()):
             del self._leaving[victim]
         if victims:

@@ -1,8 +1,8 @@
 """The cluster as one cycle sees it: a borrowed, read-only view of columns, not a copy.
 
 Arrays are borrowed: nobody writes to them, and they are valid until the cycle ends. A row number
-names a node as long as `layout` stays the same. Methods that write are those of subclasses that the
-cache alone has (`NodeTable` of `NodeColumns`).
+names a node as long as `layout` stays the same. What writes are subclasses that the cache alone has
+(`NodeTable` of `NodeColumns`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Cause(IntFlag):
     """What of a row changed."""
 
     POD = auto()
-    """Pods came to the node, left it, or hold something else."""
+    """Pods came to the node, left it, or have other requests."""
     LABELS = auto()
     TAINTS = auto()
     """Taints or the cordon."""
@@ -47,7 +47,7 @@ class Cause(IntFlag):
     IMAGES = auto()
     CONDITIONS = auto()
     OTHER = auto()
-    """Anything else of the API object; what of pods is read by derived columns."""
+    """Anything else of the API object, or of its pods what only derived columns read."""
     ANY = POD | LABELS | TAINTS | ALLOCATABLE | IMAGES | CONDITIONS | OTHER
     """A node that came or went, too."""
 
@@ -73,10 +73,10 @@ class Signals(Protocol):
         ...
 
     def value(self, metric: str, key: tuple[str, ...]) -> float:
-        """The newest value of a metric that nodes have not, NaN if there is none or it is stale.
+        """The newest value of a metric that is not by node, NaN if there is none or it is stale.
 
-        The key of the cluster is empty; a namespace's has its name, a workload's and a pod's the
-        namespace and the name, a pair's both ends.
+        The key is empty for the cluster, a namespace's name, a workload's or pod's namespace and
+        name, a pair's two ends.
         """
         ...
 
@@ -97,9 +97,9 @@ class Signals(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A pod that keeps its node and waits for leave to be bound.
+    """A pod that is assumed and waits in permit.
 
-    `since` is when it got its node, in epoch seconds; `plugins` are those that hold it still.
+    `since` is when it got its node, in epoch seconds; `plugins` are those that still hold it.
     """
 
     pod: PodInfo
@@ -109,9 +109,9 @@ class Waiting:
 
 
 class Snapshot(msgspec.Struct, eq=False):
-    """Everything a cycle may look at: a view of the cache, which makes it.
+    """Everything that a cycle may look at: a view of the cache, which makes it.
 
-    INVARIANT: the cache does not change while anybody uses its snapshot; the core is synchronous.
+    INVARIANT: the cache does not change while a snapshot of it is used; the core is synchronous.
     """
 
     _cache: Cache
@@ -127,11 +127,11 @@ class Snapshot(msgspec.Struct, eq=False):
     last: tuple[int, int, int]
     """The generation before the last change, its row, and why (`Cause`)."""
     nodes_generation: int
-    """The generation of the last change that was of more than a node's pods."""
+    """The generation of the last change of more than a node's pods."""
     layout: int
-    """Changes when rows are added, freed or reused, or a column moves.
+    """Changes when rows are added, freed or reused, or a column moves in memory.
 
-    Row numbers, and cells of columns, hold within one.
+    Row numbers and cells of columns are valid while it stays.
     """
     dictionary: Dictionary
     """The dictionary of all text columns."""
@@ -144,9 +144,9 @@ class Snapshot(msgspec.Struct, eq=False):
     topology: Topology
     """How many pods of a kind are where."""
     nominations: Nominations
-    """The pods that are promised a node and are not on it yet."""
+    """The nominated pods."""
     other_pods: OtherPods
-    """Pods that wait or have finished, and what they left behind."""
+    """Pods that wait or have finished, and the last nodes of pods that are gone."""
     waiting: Mapping[str, Waiting]
     """The pods that wait in permit, by UID, in the order in which they came.
 
@@ -191,12 +191,11 @@ class Snapshot(msgspec.Struct, eq=False):
     def overlay(
         self, row: int, remove: Sequence[PodInfo] = (), add: Sequence[PodInfo] = ()
     ) -> Overlay:
-        """What if these pods were not on the node of the row, and those were? In that order.
+        """A what-if snapshot: `remove` are not on the node of the row, then `add` are.
 
-        Takes time by the pods named, and copies a column when it is read. Pods that it adds have
-        rows behind all others; of those it takes away `pods.node` is -1. No other snapshot has its
-        generation, so nothing that is kept should be kept at it. A pod that stays on its node and
-        comes as another object counts as added.
+        Takes time by the number of pods, and copies a column when it is read. Added pods have rows
+        behind all others, removed ones -1 in `pods.node`. Its generation is that of no other
+        snapshot: nothing should be kept for it. A pod that is replaced on its node counts as added.
 
         Raises:
             LookupError: one of `remove` is not on the node.
@@ -204,7 +203,7 @@ class Snapshot(msgspec.Struct, eq=False):
         return _over(self, [(row, remove, add)])
 
     def overlay_each(self, promises: Sequence[tuple[int, Sequence[PodInfo]]]) -> Overlay:
-        """`overlay` of several rows at once, to each of which pods come."""
+        """`overlay` of several rows at once, to which pods come."""
         return _over(self, [(row, (), pods) for row, pods in promises])
 
 

@@ -269,7 +269,7 @@ def _promised(trial: Trial, walls: Sequence[_Wall], seen: BoolColumn) -> _Wall |
     fits = seen.copy()
     for wall in walls:
         fits &= wall.passed
-    rows = trial.promised(fits)
+    rows = trial.left_to_nominated(fits)
     if not rows:
         return None
     passed = np.ones(len(seen), dtype=np.bool_)

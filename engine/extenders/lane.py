@@ -73,7 +73,7 @@ class Lane:
         self._waiting.push(queued.sort_key, queued)
         if not self._busy:
             self._busy = True
-            self.in_flight.beside(self._work())
+            self.in_flight.spawn(self._work())
         return True
 
     def stop(self) -> None:
@@ -92,7 +92,7 @@ class Lane:
     async def _decide(self, queued: QueuedPod) -> None:
         opinion = None
         for _ in range(_ROUNDS):
-            if not self.placement.still(queued):
+            if not self.placement.revalidate(queued):
                 return
             try:
                 whole = await self.objects.pod(queued.pod)
@@ -110,7 +110,7 @@ class Lane:
     async def _in_slices(self, queued: QueuedPod, work: Callable[..., _T]) -> _T | None:
         """Works with its progress, in slices; None: the pod is not to be decided about by then."""
         progress = SearchProgress(SLICE_RUNS)
-        while self.placement.still(queued):
+        while self.placement.revalidate(queued):
             try:
                 return work(progress=progress)
             except UnfinishedError:

@@ -1,6 +1,6 @@
-"""The acting tier: what plugins want done with a pod whose node is chosen.
+"""The acting tier: calls Reserve, Permit, PreBind, Bind and PostBind for a pod on its node.
 
-They are asked on a snapshot that has the pod on its node already. All answers are data.
+The snapshot has the pod on its node already. All answers are data; nothing is carried out here.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ Named = tuple[str, Points]
 
 @dataclass(frozen=True, slots=True)
 class Clearance:
-    """Whether a pod may be bound to its node: taken back if `status` is not ok, held if `held`.
+    """The answers of Reserve and Permit: taken back if `status` is not ok, waits if `held`.
 
-    `reserved` are to be carried out at once, `pre_bind` before the pod is bound, undone if the pod
-    fails. `held` is what the plugins said that let it wait. `others` are answers of plugins about
-    pods that they hold already.
+    `reserved` are to be carried out at once, `pre_bind` before the binding, both undone if the pod
+    fails. `held` are the answers that let it wait, `others` those about pods that wait already.
     """
 
     status: Status = Status.SUCCESS
@@ -42,7 +41,7 @@ class Clearance:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What was said, so that it can be written down and compared."""
+        """The answers as text, for journals and explanations."""
         if not self.status.ok:
             return (f"refused by {self.status.plugin}: {' '.join(self.status.reasons)}",)
         held = (f"held by {name}: {' '.join(x.status.reasons)}" for name, x in self.held.items())
@@ -56,7 +55,7 @@ _BY_US: Final = Binding()
 
 @dataclass(frozen=True, slots=True)
 class Acts:
-    """What is to be done: nothing but taking the pod back if `status` is not ok.
+    """The answers of PreBind, Bind and PostBind; the pod is taken back if `status` is not ok.
 
     `pre_bind` are carried out before the binding, undone in reverse if the pod fails; the last of
     them writes `labels`. `before` are Events to emit at once, `after` is for a pod that was bound.
@@ -67,16 +66,16 @@ class Acts:
     labels: Mapping[str, str] = field(default_factory=dict)
     how: Binding = _BY_US
     said_by: str = ""
-    """The plugin that said how."""
+    """The plugin that answered Bind."""
     handed: tuple[Effect, ...] = ()
-    """What hands the pod to who binds it, if that is not us."""
+    """Hands the pod to another binder."""
     pre_bind: tuple[Effect, ...] = ()
     before: tuple[Emit, ...] = ()
     after: tuple[Emit | Patch, ...] = ()
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What is to be done, so that it can be written down and compared."""
+        """The answers as text, for journals and explanations."""
         if not self.status.ok:
             return (f"refused by {self.status.plugin}: {' '.join(self.status.reasons)}",)
         sets = (f"annotate {key}={value}" for key, value in self.annotations.items())
@@ -113,9 +112,10 @@ class Point(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Acted:
-    """What the acting tier said of a pod, for whoever watches; see `decision.Placed`.
+    """Answers of the acting tier, for observers; see `decision.Placed`.
 
-    The snapshot is borrowed. Of a pod that is asked about again, `waited` seconds, by `only`.
+    The snapshot is borrowed. A waiting pod has `waited` seconds, and only the plugins `only` were
+    asked.
     """
 
     point: Point
@@ -128,7 +128,7 @@ class Acted:
 
 
 class Actors:
-    """The plugins of a profile that act, by point; nothing raises here."""
+    """The plugins of a profile that act, by extension point; never raises."""
 
     def __init__(self, plugins: Sequence[Named], guard: Guard) -> None:
         self._guard = guard
@@ -147,24 +147,21 @@ class Actors:
         self._on_some = [p.acts_on for _, p in acting if p.acts_on is not None]
 
     def acts(self, pod: PodInfo) -> bool:
-        """Whether anybody has a say in what becomes of the pod once its node is chosen.
-
-        If not, no snapshot is needed for it.
-        """
+        """Whether any plugin acts on the pod; if not, it needs no snapshot of its own."""
         if self._on_all:
             return True
         try:
             for acts_on in self._on_some:
                 if acts_on(pod):
                     return True
-        except Exception:  # noqa: BLE001 - who cannot say is asked in full, and guarded then
+        except Exception:  # noqa: BLE001 - its points are called then, with a guard
             return True
         return False
 
     def reserve(self, pod: PodInfo, snapshot: Snapshot, node: str) -> Clearance:
-        """Whether the pod, which the snapshot has on the node, may be bound there.
+        """Calls Reserve, then Permit, for a pod that the snapshot has on the node.
 
-        Who reserves is asked, then who permits; the first refusal ends it.
+        The first refusal ends it.
         """
         if not self.acts(pod):
             return GRANTED
@@ -191,9 +188,9 @@ class Actors:
         waited: float = 0.0,
         only: Collection[str] | None = None,
     ) -> Clearance:
-        """The same of a pod that has waited for so many seconds, by who holds it (`only`).
+        """Calls Permit for a pod that has waited for so many seconds; `only` are asked, if given.
 
-        Those of them that have no say any longer let it go.
+        A plugin that no longer has a say lets it go.
         """
         row = snapshot.nodes.row(node)
         held: dict[str, Permitted] = {}
@@ -213,7 +210,7 @@ class Actors:
         return Clearance(held=held, others=tuple(others))
 
     def act(self, pod: PodInfo, snapshot: Snapshot, decision: Decision) -> Acts:
-        """What is to be done with a pod that may be bound; the first refusal ends it."""
+        """Calls PreBind, Bind and PostBind for a pod that may be bound; a refusal ends it."""
         if not self.acts(pod):
             return NOTHING
         try:
@@ -243,7 +240,7 @@ class Actors:
                 why = f"no plugin of the profile binds pods as {how.by}"
                 return Acts(Status(Code.ERROR, (why,)))
             handed = guard(how.by, "Bind", binder, pod, snapshot, row)
-        carried = None if not how.by else annotations  # there is no Binding of ours to carry them
+        carried = None if not how.by else annotations  # no Binding of ours carries them
         if labels or carried:
             effects.append(set_on_pod(pod, labels, carried))
         after: list[Emit | Patch] = []

@@ -1,8 +1,7 @@
-"""The plugins of one profile, by extension point: what a cycle and the queue ask.
+"""The plugins of one profile, by extension point: what the cycle and the queue call.
 
-It never changes after it is made, but for its memo of classes (`classes.py`). Asking about all rows
-or about the changed ones is the same call, so the memo changes how long an answer takes and never
-the answer.
+Immutable but for its memo of classes (`classes.py`), which changes how long an answer takes and
+never the answer.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ MEMO_BYTES: Final = 96 << 20
 
 
 def best_tier(masks: Iterable[BoolColumn]) -> BoolColumn | None:
-    """Which candidates come before all others; None: all are equal."""
+    """The candidates that come before all others; None: all are equal."""
     best: BoolColumn | None = None
     for mask in masks:
         both = mask if best is None else best & mask
@@ -51,10 +50,7 @@ def best_tier(masks: Iterable[BoolColumn]) -> BoolColumn | None:
 
 
 class Framework:
-    """One profile's plugins, sorted by extension point; immutable but for the memo.
-
-    The memo is of one cluster: all snapshots must be of the same cache.
-    """
+    """See the module. The memo is of one cluster: all snapshots must be of the same cache."""
 
     def __init__(
         self,
@@ -89,7 +85,7 @@ class Framework:
         """Whether PreEnqueue looks at more than the pod."""
         self._turning = [(name, p.turns_at) for name, p in plugins if p.turns_at]
         self.tiered = any(p.tiers for _, p in plugins)
-        """Whether a plugin says that some come before others whatever the scores are."""
+        """Whether a plugin puts some candidates before others whatever their scores."""
         self._tiers = [(name, p.tiers) for name, p in plugins if p.tiers]
         self._gangs = [(name, p.gang, p.kin) for name, p in plugins if p.gang and p.kin]
         self._post_filters = [(n, p.post_filter) for n, p in at("postFilter") if p.post_filter]
@@ -103,7 +99,7 @@ class Framework:
             (*one, weight_of[one[0]]) for one in at("score") if one[1].score or one[1].pre_score
         ]
         self.scorers = tuple([one for one in asked if one[1].score])
-        # An error of PreScore counts even where only the plugin's score is off.
+        # An error of PreScore counts even if only the plugin's Score is disabled.
         ranked = asked if self.scorers else ()
         self._runner = PluginRunner(self.filters, self.pre_filters, ranked, on_fault or _log_fault)
         self._guard = self._runner.guard
@@ -111,7 +107,7 @@ class Framework:
         self.acts, self.reserve = actors.acts, actors.reserve
         self.permit, self.act = actors.permit, actors.act
         self.wants_scores = any(p.reads_scores for _, p in plugins)
-        """Whether somebody reads the scores of the chosen node, even where it is the only one."""
+        """Whether a plugin reads the scores of the chosen node, even of an only candidate."""
         if sum(weight for *_, weight in self.scorers) * MAX_SCORE * UNIT >= -NOWHERE:
             raise ValueError("the weights of all plugins together must stay below 671,088")
         sorters = [one for one in plugins if one[1].sort_key]
@@ -121,12 +117,12 @@ class Framework:
                 f"a profile needs exactly one plugin that sorts the queue; got {names}"
             )
         self.sorter = next(w.plugin for w in profile.plugins if w.plugin.name == sorters[0][0])
-        """The plugin that sorts the queue; keys of one plugin compare with each other."""
+        """The plugin that sorts the queue; its keys compare with each other."""
         self._sort_key = sorters[0][1].sort_key
         self._classes = Classes(plugins, self._runner, seed=profile.seed, most_bytes=memo_bytes)
         self._updater = ClassUpdater(self._runner, self._classes)
         self.keys_move = self._classes.keys_move
-        """Whether what tells a pod's class is more than the pod."""
+        """Whether class keys depend on more than the pod."""
 
     def _at(self, point: str) -> Sequence[tuple[str, Points]]:
         names = self.profile.order.get(point)
@@ -144,7 +140,7 @@ class Framework:
     def pre_enqueue(self, pod: PodInfo, snapshot: Snapshot) -> Status:
         """The first answer that is not Success, with its plugin; Success otherwise.
 
-        A pod that may come in is given the name of its class, so that the cycle need not ask.
+        A pod that passes gets the name of its class already.
 
         Raises:
             PluginError: a plugin raised.
@@ -153,7 +149,7 @@ class Framework:
             status = self._guard(name, "PreEnqueue", ask, pod, snapshot)
             if not status.ok:
                 return status.by(name)
-        with suppress(PluginError):  # the cycle will meet it, too, and tells the pod
+        with suppress(PluginError):  # the cycle will meet it, too, and report it
             self._classes.name(pod, snapshot)
         return Status.SUCCESS
 
@@ -167,10 +163,9 @@ class Framework:
         return self._guard(self.sorter.name, "QueueSort", self._sort_key, pod, queued_at, snapshot)
 
     def turns_at(self, pod: PodInfo, snapshot: Snapshot, plugins: frozenset[str]) -> float:
-        """When the clock alone may change what these plugins said of a pod they just rejected.
+        """When the clock alone may change the answers of the plugins that rejected the pod.
 
-        Seconds since the epoch, infinite for never. A plugin that raises has no say: the pod waits
-        for what else wakes it.
+        Seconds since the epoch, infinite for never. A plugin that raises has no say.
         """
         soonest = math.inf
         for name, ask in self._turning:
@@ -180,11 +175,11 @@ class Framework:
         return soonest
 
     def hints(self) -> Mapping[str, Sequence[ClusterEventWithHint]]:
-        """What could wake the pods that a plugin rejected, by plugin."""
+        """By plugin, the events that may wake pods which it rejected."""
         return {name: tuple(points.events) for name, points in self.plugins}
 
     def warm(self, snapshot: Snapshot) -> Iterator[object]:
-        """The steps of all plugins; one that raises has no more of them."""
+        """The warm-up steps of all plugins; those of one that raises end."""
         for name, points in self.plugins:
             if points.warm is not None:
                 with suppress(PluginError):  # told to `on_fault`
@@ -196,11 +191,11 @@ class Framework:
 
     @property
     def gangs(self) -> bool:
-        """Whether anybody knows of gangs."""
+        """Whether a plugin knows gangs."""
         return bool(self._gangs)
 
     def kin(self, pod: PodInfo, snapshot: Snapshot) -> Collection[Hashable]:
-        """What tells the gang of a pod; empty for a pod that is in none.
+        """The key of the pod's gang; empty if it is in none.
 
         Raises:
             PluginError: a plugin raised.
@@ -212,7 +207,7 @@ class Framework:
         return ()
 
     def gang(self, pod: PodInfo, snapshot: Snapshot) -> tuple[str, Membership] | None:
-        """The gang of a pod and the plugin that says so, the first that does.
+        """The pod's gang and the first plugin that says so.
 
         Raises:
             PluginError: a plugin raised.
@@ -237,7 +232,7 @@ class Framework:
         return found
 
     def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
-        """Equal for pods that get equal answers; None: no other pod is like it, or not for long.
+        """Equal for pods that get equal answers; None: no other pod is alike, or not for long.
 
         Raises:
             PluginError: a plugin raised.
@@ -274,7 +269,7 @@ class Framework:
             if own is not None:
                 passed &= own
         if len(snapshot.nominations) and passed.any():
-            passed[self.trial(pod, snapshot).promised(passed)] = False
+            passed[self.trial(pod, snapshot).left_to_nominated(passed)] = False
         return np.flatnonzero(passed)
 
     def keys(
@@ -314,7 +309,7 @@ class Framework:
     def _fresh_keys(
         self, known: PodClass, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
     ) -> IntColumn:
-        """Keys where fewer nodes are left than those that the class has its scores for."""
+        """Keys for fewer nodes than the feasible ones of the class."""
         totals = np.full(len(candidates), -known.keys.base)
         for _, weight, _, normal in self.scores(pod, snapshot, candidates):
             totals += normal * weight
@@ -323,7 +318,7 @@ class Framework:
     def tiers(
         self, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
     ) -> list[tuple[str, BoolColumn]]:
-        """Which candidates plugins want before others, whatever their scores; by their names."""
+        """By plugin, the candidates that it puts before others whatever their scores."""
         return [
             (name, mask)
             for name, ask in self._tiers
@@ -333,7 +328,7 @@ class Framework:
     # ---- without the memo --------------------------------------------------------------------
 
     def verdicts(self, pod: PodInfo, snapshot: Snapshot, rows: Candidates) -> BoolColumn:
-        """Which of the rows can take the pod, promises apart.
+        """Which of the rows can take the pod, nominated pods aside.
 
         Raises:
             PluginError: a plugin raised.
@@ -349,11 +344,11 @@ class Framework:
         return self._runner.trial(pod, snapshot)
 
     def what_if(self, pod: PodInfo, snapshot: Snapshot) -> Trial:
-        """See `PluginRunner.trial`; about rows as pods would leave them."""
+        """See `PluginRunner.trial`; also of rows as they would be without some pods."""
         return self._runner.trial(pod, snapshot, what_if=True)
 
     def rejections(self, pod: PodInfo, snapshot: Snapshot) -> Rejections:
-        """Why each node is rejected that is.
+        """The nodes that are rejected, and why.
 
         Raises:
             PluginError: a plugin raised.
@@ -365,12 +360,12 @@ class Framework:
         return found if self._view is None else self._view.told(found, snapshot)
 
     def ended(self, unfit: Unfit, snapshot: Snapshot) -> Rejections:
-        """What a PreFilter that rejects the pod says of the nodes."""
+        """The rejections by a PreFilter that ended the cycle."""
         found = Rejections(unfit.fit_error.nodes, ended=unfit.fit_error)
         return found if self._view is None else self._view.told(found, snapshot)
 
     def unfit(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> Rejections:
-        """`rejections`, worked out once a class while nothing has changed that it depends on.
+        """`rejections`, kept for the class until something changes that they depend on.
 
         Raises:
             PluginError: a plugin raised.
@@ -380,7 +375,7 @@ class Framework:
             return self.rejections(pod, snapshot)
         told = [self._guard(name, "Filter", ask, pod, snapshot) for name, ask in self._told]
         kept: KeyColumn | PodClass = known.keys
-        if known.filters or len(promises):  # what is said by groups moves with any row
+        if known.filters or len(promises):  # answers by groups change with any row
             kept = known
             moves = snapshot.generation, snapshot.topology.version, promises.version
             told = [moves, pod.priority, *told]
@@ -391,7 +386,7 @@ class Framework:
     def scores(
         self, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
     ) -> list[tuple[str, float, Scores, Scores]]:
-        """Per plugin with a say: name, weight, raw and normalised scores of the candidates.
+        """Of each plugin that scores: name, weight, raw and normalised scores of the candidates.
 
         Raises:
             PluginError: a plugin raised, or a normalised score of it is outside 0..100.
@@ -407,11 +402,11 @@ class Framework:
 
     @property
     def rescues(self) -> bool:
-        """Whether anybody may find a way for a pod that fits nowhere."""
+        """Whether there is a PostFilter."""
         return bool(self._post_filters)
 
     def rescue_key(self, pod: PodInfo) -> Hashable:
-        """Equal for pods of a class of which the same becomes; None: no other pod is like it."""
+        """Equal for pods of a class with the same PostFilter result; None: none is alike."""
         own = tuple([ask(pod) for ask in self._rescue_keys])
         return None if UNSHARED in own else (pod.priority, pod.pod.spec.preemption_policy, own)
 
@@ -422,7 +417,7 @@ class Framework:
         rejections: Rejections,
         progress: SearchProgress | None = None,
     ) -> PostFilterResult:
-        """What is to be done so that a pod fits that fits nowhere; the first success wins.
+        """Calls PostFilter in order: the first answer that is not Unschedulable, or all messages.
 
         Raises:
             PluginError: a plugin raised.
@@ -457,7 +452,7 @@ def _log_fault(fault: PluginError) -> None:
 
 
 def _still_normal(known: PodClass, candidates: Candidates) -> bool:
-    """Whether these nodes give the scores that the class has baked into its keys."""
+    """Whether the scores in the keys of the class are right for these candidates alone."""
     lookups = known.keys.lookups
     if not lookups or len(candidates) == known.keys.feasible:
         return True

@@ -62,7 +62,7 @@ class Trial:
                 left[nominated] = True
             left_out = np.flatnonzero(present & ~left)
         each: list[Rejection] = []
-        for first in self._beside([one for one in self.promises() if left[one[0]]]):
+        for first in self._beside([one for one in self.nominated() if left[one[0]]]):
             left[first.rows] = False
             each.append(first)
         for filtering in self.filters:
@@ -100,9 +100,9 @@ class Trial:
         for filtering in self.filters:
             yield from self._rejected(filtering, left, over)
 
-    def promised(self, passed: BoolColumn) -> list[int]:
+    def left_to_nominated(self, passed: BoolColumn) -> list[int]:
         """The rows of `passed` that the pod must leave to pods nominated there."""
-        ahead = [one for one in self.promises() if passed[one[0]]]
+        ahead = [one for one in self.nominated() if passed[one[0]]]
         if not ahead:
             return []
         if self._unlike_amounts():
@@ -125,7 +125,7 @@ class Trial:
                 passed &= own
         return passed
 
-    def promises(self) -> Sequence[tuple[int, list[PodInfo]]]:
+    def nominated(self) -> Sequence[tuple[int, list[PodInfo]]]:
         """Rows to which pods of equal or higher priority are nominated, with these."""
         nominations = self.snapshot.nominations
         return nominations.before(self.pod, self.snapshot) if len(nominations) else ()
@@ -134,7 +134,7 @@ class Trial:
 
     def at(self, row: int) -> WhatIfRow:
         """The row as it is, to begin with."""
-        ahead = [pods for promised, pods in self.promises() if promised == row]
+        ahead = [pods for promised, pods in self.nominated() if promised == row]
         return WhatIfRow(self, row, ahead[0] if ahead else ())
 
     def spans(self) -> bool:
@@ -153,7 +153,7 @@ class Trial:
         asked = _unless_all(rows, self.snapshot.nodes.size)
         concerns = [(one.name, self._yielding(one, asked), self._concerned(one)) for one in others]
         apart = np.zeros(len(rows), dtype=np.bool_)
-        if promises := self.promises():
+        if promises := self.nominated():
             promised, alike = _alike(promises)
             each = [_taken(room, promised, alike) for room in each]
             for *_, concerned in concerns:
@@ -251,7 +251,7 @@ class WhatIfRow:
         """On which of some rows the pod fits now."""
         trial = self._trial
         passed = trial.passes(rows, self._filters(), self._over)
-        for row, pods in trial.promises():
+        for row, pods in trial.nominated():
             for at in np.flatnonzero(passed & (rows == row)).tolist():
                 passed[at] = self._at(row, pods).first_beside() is None
         return passed

@@ -197,7 +197,7 @@ class Gangs:
         first, *others = [self._cache.withdraw(one.pod.uid) for one in turn.members]
         for queued, broken in zip(turn.members[1:], others, strict=True):
             if broken:
-                self.queue.tells(queued.pod.uid, "")
+                self.queue.nomination_sent(queued.pod.uid, "")
                 self.failures.notices.report(queued.pod, "Unschedulable", why, "")
         return "" if first else None
 

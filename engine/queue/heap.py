@@ -1,9 +1,9 @@
-"""A heap of waiting pods with cheap removal: entries that no longer count stay until they surface.
+"""A heap of waiting pods with cheap removal: outdated entries stay in it until they come first.
 
 An entry is `(key, ticket, queued)`. Tickets are unique, so pods themselves are never compared, and
 equal keys come out in the order they went in. An entry counts while its pod has its ticket.
 
-Pods that come in their order, as nearly all do, are a line beside the heap and cost no search.
+Pods that are pushed in order, as nearly all are, go into a deque and cost no search.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Entry = tuple[SortKey, int, QueuedPod]
 
 
 def comparable(key: object) -> tuple[int, Any]:
-    """What compares with every other such key as the key does with its like.
+    """The key in a form that compares with all others, of its own kind as the key does.
 
     Raises:
         TypeError: it is made of something else than numbers, texts and tuples of them.

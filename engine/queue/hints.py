@@ -1,6 +1,6 @@
-"""Who wants to hear of which event, and what they say about a waiting pod: plugins' queueing hints.
+"""The queueing hints of plugins: which plugins registered an event, and what it does to a pod.
 
-It may not change anything; a hint that raises counts as QUEUE, so that no pod is stuck for it.
+Changes nothing. A hint that raises counts as QUEUE, so that no pod gets stuck.
 
 Source: kubernetes pkg/scheduler/backend/queue/scheduling_queue.go, isPodWorthRequeuing.
 """
@@ -30,13 +30,13 @@ _QUEUE: Final = QueueingHint.QUEUE  # CPython 3.11 takes 0.15 us to look up a me
 _ANYTHING: Final = Resource.WILDCARD
 
 Only = Callable[[PodInfo], bool]
-"""Which waiting pods an event concerns at all."""
+"""Whether an event concerns a waiting pod at all."""
 
 
 Asked = tuple[PodInfo, Seen, Seen, Snapshot]
-"""What a hint is asked."""
+"""The arguments of a hint."""
 Verdict = tuple[frozenset[str], frozenset[str]]
-"""Which plugins rejected a pod, and which of them wait for something of their own."""
+"""The plugins that rejected a pod, and those of them that answered Pending."""
 
 
 class Wake(IntEnum):
@@ -48,7 +48,7 @@ class Wake(IntEnum):
 
 
 class Registrations:
-    """The plugins' registrations of one set of rules."""
+    """The events that the plugins of the profiles in force registered."""
 
     def __init__(self, hints: Mapping[str, Sequence[ClusterEventWithHint]]) -> None:
         self._hints = hints
@@ -60,7 +60,7 @@ class Registrations:
         return plugin in self._hints
 
     def of(self, event: ClusterEvent) -> Mapping[str, Sequence[ClusterEventWithHint]]:
-        """The plugins that registered the event, each with how. O(1) but for once."""
+        """The plugins that registered the event, each with how. O(1) after the first time."""
         known = self._of.get(event)
         if known is None:
             known = self._of[event] = {}
@@ -71,7 +71,7 @@ class Registrations:
         return known
 
     def _says_queue(self, plugin: str, each: Sequence[ClusterEventWithHint], asked: Asked) -> bool:
-        """True if any of the plugin's hints says QUEUE; None as a hint always does."""
+        """True if any of the plugin's hints says QUEUE; no hint counts as QUEUE."""
         try:
             for one in each:
                 says, finer = one.hint, one.finer

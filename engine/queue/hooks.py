@@ -41,11 +41,10 @@ class QueueHooks:
         turns_at: when the clock alone may change what these plugins said of a pod that they have
             just rejected or held (seconds since the epoch).
         order: what the sort keys are made by, which compare with each other; None: `sort_key`.
-        gates_move: whether `pre_enqueue` looks at more than the pod. Then pods are asked about
-            once more when they are popped: those popped before them may have taken what there was.
-        class_key: pods of one priority and preemption policy with equal keys are alike: where one
-            is rejected, so would the others be, by the same plugins, and their hints agree.
-            None: no other pod is like it.
+        gates_move: whether `pre_enqueue` looks at more than the pod. Then pods are tested once more
+            when they are popped: those popped before may have used up what there was.
+        class_key: pods of one priority and preemption policy with equal keys are rejected by the
+            same plugins, and their hints agree. None: no other pod is like it.
         kin: keys by which pods belong together; None: no pod belongs to any other.
     """
 

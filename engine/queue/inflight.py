@@ -1,8 +1,8 @@
-"""The pods being tried, and what happened meanwhile: so that no event falls between two chairs.
+"""The pods in flight, and the events that came meanwhile, so that none is missed.
 
-A pod that is rejected at the end of its attempt was not in the queue when an event came that would
-have woken it. Events are kept, once for all, while any pod is in flight; each pod knows where in
-that log its attempt began.
+A pod that is rejected at the end of its attempt was not parked when an event came that would have
+woken it. So events are logged while any pod is in flight; each pod knows where in the log its
+attempt began.
 
 Source: kubernetes pkg/scheduler/backend/queue/active_queue.go, inFlightPods and inFlightEvents.
 """
@@ -23,9 +23,9 @@ _FEW: Final = 64
 
 
 class Happening(NamedTuple):
-    """An event, and which pods in flight it concerns: those of `only`, that of `uid`, or all.
+    """An event, and the pods that it concerns: those of `only`, that of `uid`, or all.
 
-    With `changed` it is new rules for these plugins, and concerns the pods that they rejected.
+    With `changed`: these plugins have new hooks, which concerns the pods that they rejected.
     """
 
     event: ClusterEvent
@@ -43,7 +43,7 @@ class Happening(NamedTuple):
 
 
 class InFlight:
-    """Pods being tried, in the order in which that began, and the log of what happened since."""
+    """The pods in flight, in the order in which they were popped, and the log of events."""
 
     def __init__(self) -> None:
         self._flights: OrderedDict[QueuedPod, None] = OrderedDict()

@@ -1,12 +1,12 @@
-"""Pods that wait for something to happen: rejected ones by class, gated ones by who holds them.
+"""Pods that wait for an event: rejected ones by class, gated ones by the plugin that holds them.
 
-Of pods that nothing tells apart, a group, one is tried for all:
+Rejected pods of one class are a group, of which one is tried for all:
 
     asleep ── an event may help ──▶ awake: one of its pods is out, to be tried
-    awake  ── that one is rejected, and nothing happened meanwhile ──▶ asleep
-    awake  ── it was placed, failed by itself, has to wait or is gone ──▶ awake: the next is out
+    awake  ── that one is rejected, and no event came meanwhile ──▶ asleep
+    awake  ── it was placed, failed by itself, backs off or is gone ──▶ awake: the next is out
 
-A group has the verdict of the pod that was rejected last.
+A group has the rejecting plugins of the pod that was rejected last.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from engine.queue.hints import Only
 from engine.queue.queued import NO_PLUGINS, QueuedPod, SortKey
 
 MOST_TOLD: Final = 256
-"""Pods whose owners are told what one of their class was rejected for."""
+"""Pods of a class for which the reasons of one of them are reported."""
 MOST_LEFTOVER: Final = 1_000
-"""Pods parked for too long that are looked at in one go."""
+"""Pods parked for too long that are looked at in one `flush`."""
 
 Pods = OrderedDict[QueuedPod, None]
-"""Pods in the order in which they were parked; ordered, for a dict's first key is slow to find
-after many were deleted. Of rejected ones the group, too."""
+"""Pods in the order in which they were parked; no dict, whose first key is slow to find after many
+deletions."""
 
 
 class Group:
@@ -44,10 +44,10 @@ class Group:
         self.parked = PodHeap(next_ticket)
         self.plugins = self.pending = NO_PLUGINS
         self.told = ""
-        """What owners of its pods were told last, but for digits."""
+        """The reasons reported last, without digits."""
         self.out: QueuedPod | None = None
         self.again = False
-        """Something happened that the one that is out will not hear of."""
+        """An event came that the pod that is out will not be asked about."""
 
     def first(self, only: Only | None = None) -> QueuedPod | None:
         """The first parked pod, or one that an event is about."""
@@ -57,10 +57,10 @@ class Group:
         return next((one for one in self.parked if only(one.pod)), None)
 
     def news(self, rejected: QueuedPod, words: str) -> list[PodInfo]:
-        """The pods whose owners are to be told, too, why one of the group was rejected.
+        """The pods for which the reasons of a rejected one are to be reported, too.
 
-        Where the words differ in digits only they are the same; `MOST_TOLD` pods at most. A pod
-        that is new speaks for itself alone: of a burst each might tell all before it.
+        Reasons that differ in digits only are equal; `MOST_TOLD` pods at most. A new pod speaks for
+        itself alone: otherwise each of a burst might report for all before it.
         """
         words = but_digits(words)
         if self.told == words or (self.told and rejected.rejections == 1):
@@ -81,7 +81,7 @@ class Groups:
         return iter(list(self._groups.values()))
 
     def park(self, queued: QueuedPod, key: Hashable, place: SortKey) -> Group:
-        """Adds a pod that was rejected; its verdict is that of its group from now on."""
+        """Adds a rejected pod; its rejecting plugins are those of the group from now on."""
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = Group(key, self._next_ticket)
@@ -95,7 +95,7 @@ class Groups:
         return group
 
     def take(self, queued: QueuedPod, group: Group) -> None:
-        """Takes a pod out of its group; one without parked pods is none."""
+        """Takes a pod out of its group, and forgets a group without parked pods."""
         group.parked.remove(queued)
         if not len(group.parked):
             self._unlist(group)
@@ -109,7 +109,7 @@ class Groups:
         return list(found)
 
     def plugins(self) -> dict[str, int]:
-        """How many parked pods each plugin has to answer for."""
+        """How many parked pods each plugin rejects."""
         return {
             plugin: sum(len(group.parked) for group in groups)
             for plugin, groups in self._rejected_by.items()
@@ -124,7 +124,7 @@ class Groups:
 
 
 class Parked:
-    """Keeps the books; `SchedulingQueue` moves the pods, after `most_seconds` whatever happens."""
+    """An index; `SchedulingQueue` moves the pods, after `most_seconds` without any event."""
 
     def __init__(self, clock: Clock, next_ticket: Callable[[], int], most_seconds: float) -> None:
         self._clock = clock
@@ -134,7 +134,7 @@ class Parked:
         self.gated: Pods = OrderedDict()
         self._gated_by: dict[str, Pods] = {}
         self.groups = Groups(next_ticket)
-        # Those that the clock alone may wake.
+        # Pods that the clock alone may wake.
         self._turning = PodHeap(next_ticket)
 
     def reject(self, queued: QueuedPod, key: Hashable, place: SortKey, turns_at: float) -> Group:
@@ -144,9 +144,9 @@ class Parked:
         return group
 
     def part(self, queued: QueuedPod, place: SortKey) -> None:
-        """A rejected pod may be like others no more: it is a group by itself from now on.
+        """A rejected pod may no longer be of its class: it is a group by itself from now on.
 
-        What was said of its group last was said of it.
+        It keeps the rejecting plugins of its former group.
         """
         group = self.rejected[queued]
         queued.unschedulable_plugins, queued.pending_plugins = group.plugins, group.pending
@@ -180,18 +180,18 @@ class Parked:
             del self._gated_by[queued.gating_plugin]
 
     def stay(self, queued: QueuedPod) -> None:
-        """A rejected pod begins to wait anew."""
+        """The time of a rejected pod starts anew."""
         queued.parked_at = self._clock.monotonic()
         self.rejected.move_to_end(queued)
 
-    # ---- who is to be looked at
+    # ---- reading
 
     def all(self) -> list[Group | QueuedPod]:
         """All groups and gated pods."""
         return [*self.groups, *self.gated]
 
     def of(self, plugins: Iterable[str]) -> list[Group | QueuedPod]:
-        """Groups that any of the plugins rejected, and pods that one holds."""
+        """Groups that one of the plugins rejected, and pods that one holds."""
         if not (self.rejected or self._gated_by):
             return []
         found: list[Group | QueuedPod] = [*self.groups.rejected_by(plugins)]
@@ -200,7 +200,7 @@ class Parked:
         return found
 
     def turned(self) -> list[QueuedPod]:
-        """Pods that the clock may wake by now, once."""
+        """Pods whose `turns_at` is reached, each once."""
         time, found = self._clock.time(), []
         while (queued := self._turning.peek()) is not None and queued.turns_at <= time:
             self._turning.remove(queued)
@@ -217,7 +217,7 @@ class Parked:
         return [*islice(over, MOST_LEFTOVER)]
 
     def next_deadline(self) -> float:
-        """When some are to be looked at, whatever happens (monotonic)."""
+        """When some are due without any event (monotonic)."""
         deadlines = [math.inf]
         turning = self._turning.peek()
         if turning is not None:
@@ -229,7 +229,7 @@ class Parked:
         return min(deadlines)
 
     def by_plugin(self) -> Mapping[str, int]:
-        """How many pods each plugin has to answer for."""
+        """How many pods each plugin rejects or holds."""
         counts = Counter(self.groups.plugins())
         counts.update({plugin: len(pods) for plugin, pods in self._gated_by.items()})
         return counts

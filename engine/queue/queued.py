@@ -50,38 +50,38 @@ class QueuedPod:
     attempts: int = 0
     """How often it was popped."""
     rejections: int = 0
-    """Attempts that ended with plugins saying no."""
+    """Attempts that plugins rejected."""
     errors: int = 0
     """Attempts that ended in an error, since the last one that did not."""
     unschedulable_plugins: frozenset[str] = NO_PLUGINS
-    """Who rejected the last attempt."""
+    """The plugins that rejected the last attempt."""
     pending_plugins: frozenset[str] = NO_PLUGINS
-    """Those of them that wait for something of their own, and whose word ends the backoff too."""
+    """Those of them that answered Pending; their events skip the backoff."""
     gating_plugin: str = ""
-    """Who holds it while it is gated."""
+    """The plugin that holds it while it is gated."""
     gating_reasons: tuple[str, ...] = ()
     """Why, in that plugin's words."""
     where: SubQueue = SubQueue.ACTIVE
 
     since: int = field(default=0, repr=False)
-    """Where its attempt began in the log of what happens; see `inflight`."""
+    """Where its attempt began in the log of events; see `inflight`."""
     newer: PodInfo | None = field(default=None, repr=False)
-    """How the pod is by now, if it changed during its attempt."""
+    """The newest object, if it changed during the attempt."""
     gone: bool = field(default=False, repr=False)
     """Whether it was deleted during its attempt."""
     gated_told_at: float = field(default=0.0, repr=False)
-    """When its owner was last told who holds it (monotonic)."""
+    """When it was last reported what holds it (monotonic)."""
     pretended: bool = field(default=False, repr=False)
     """Whether its last attempt ended with a dry run of its binding."""
     turns_at: float = field(default=math.inf, repr=False)
-    """When the clock alone may change what held or rejected it, while it is parked."""
+    """When the clock alone may change the answer of a plugin, while it is parked."""
     parked_at: float = field(default=0.0, repr=False)
     """When it was last found unschedulable or gated (monotonic)."""
     backs_off_until: float = field(default=0.0, repr=False)
     """Start of the last window of the backoff (monotonic); below zero: none."""
     sort_key: SortKey = field(default=(), repr=False)
     told: dict[str, float] = field(default_factory=dict, repr=False)
-    """Nodes that the server was told are promised to the pod, "" for none, and when (monotonic)."""
+    """Nominations written to the server, "" for none, and when (monotonic)."""
     hooks_version: int = field(default=0, repr=False)
     """The hooks under which the gates last let it pass, by number."""
 

@@ -25,14 +25,13 @@ A pod is in exactly one place, named by `QueuedPod.where`:
     in flight ── done ──▶ (out)        anywhere ── delete ──▶ (out)
     in flight ── hold ──▶ waiting ── resume ──▶ in flight
 
-Of parked pods of one class one is tried for all of them, see `groups`.
+Of parked pods of one class one is tried for all of them, see `parked`.
 
-A pod that waits has its node and lacks leave to be bound there: nothing here wakes it, and who
-holds it is told of every event. One that is deleted while in flight leaves when its attempt ends.
-Pods that an error sent into backoff are never popped before their backoff is over; other pods are,
-when nothing else waits.
+A waiting pod is assumed on a node and held in permit: nothing here wakes it, `on_event` is told of
+every event instead. A pod that is deleted in flight leaves when its attempt ends. Pods in backoff
+after an error are never popped before it is over; others are, when nothing else waits.
 
-One owner, no locks, no waiting: whoever drives it asks `next_deadline` when to `flush`.
+One owner, no locks, no waiting: the owner asks `next_deadline` when to `flush`.
 
 Source: kubernetes pkg/scheduler/backend/queue/scheduling_queue.go.
 """
@@ -77,16 +76,16 @@ _HELD: Final = "WaitOnPermit"
 _CLASS_MOVES: Final = "ClassMoves"
 
 ASKING_SECONDS: Final = 0.002
-"""How long hints are asked on end; what is left is asked in the next `flush`."""
+"""How long hints are asked at a stretch; what is left is asked in the next `flush`."""
 MOST_ASKING: Final = 256
-"""Events that may wait to be asked about."""
+"""Events for which hints may still have to be asked."""
 
 _TELL_GATED_AGAIN: Final = 30.0
 _REPEATED_WITHIN: Final = 60.0
 
 
 _Asking = tuple[Happening, list[Group | QueuedPod]]
-"""Something that happened, and who is still to be asked about it, the last one first."""
+"""An event, and the groups and pods whose hints are still to be asked, the last one first."""
 
 
 class SchedulingQueue:
@@ -117,33 +116,32 @@ class SchedulingQueue:
         self._error_backoff_q = PodHeap(tickets)
         self._parked = Parked(clock, tickets, max_in_unschedulable)
         self._kin = Kin(self._hooks.kin)
-        # The pods that are tried for a group, and the one of them that was popped last.
+        # The pods that are tried for a group, and the pod that was popped last.
         self._out: dict[QueuedPod, Group] = {}
         self._tried: QueuedPod | None = None
-        # What happened, with whom is still to be asked about it.
         self._asking: deque[_Asking] = deque()
         self._in_flight = InFlight()
         self.on_gated: Callable[[QueuedPod], None] | None = None
-        """Told of a pod that a gate begins to hold, or holds for another reason than before."""
+        """Told of a pod that a gate holds, unless it does so for the same reason as before."""
         self.on_change: Callable[[QueuedPod], None] | None = None
-        """Told of a pod that came, changed, moved or is tried: its times may be others."""
+        """Told of a pod that came, changed, moved or is tried: its times may have changed."""
         self.on_gone: Callable[[str], None] | None = None
-        """Told the UID of a pod that is here no longer."""
+        """Told the UID of a pod that has left."""
         self.on_event: Callable[[ClusterEvent], None] | None = None
-        """Told of everything that happens."""
+        """Told of every event."""
         self.on_waiting: Callable[[QueuedPod, Sequence[ClusterEvent]], None] | None = None
-        """Told of a waiting pod that changed, and how; without any event, that it is gone."""
+        """Told of a waiting pod that changed, and how; without events: it is gone."""
         self.on_fault: Callable[[PodInfo, Exception], None] = _log_fault
-        """Told of a rule that raised, and of which pod it was asked."""
+        """Told of a hook that raised, and for which pod."""
         self.incoming: Counter[tuple[SubQueue, str]] = Counter()
         """How often pods came into a sub-queue, by what brought them."""
         self.answers = 0
-        """How often a pod was rejected or asked about: each rests on the cluster as it was then."""
+        """Counts rejections and hints: each was about the cluster at that time."""
 
     # ---- pods come, change and go ----------------------------------------------------------
 
     def add(self, pod: PodInfo) -> None:
-        """A pod waits. One that is known already is updated."""
+        """A pod waits; a known one is updated."""
         known = self._pods.get(pod.uid)
         if known is not None:
             self.update(pod)
@@ -153,14 +151,14 @@ class SchedulingQueue:
         self._pods[pod.uid] = queued
         self._kin.put(queued)
         if self.on_change is not None:
-            self.on_change(queued)  # a gate may ask since when it waits
+            self.on_change(queued)  # a gate may ask how long it has waited
         self._enter(queued, Wake.AT_ONCE, _ADDED)
 
     def update(self, pod: PodInfo, events: Sequence[ClusterEvent] = ()) -> None:
         """The pod changed; `events` say how (TargetPod/...). An unknown pod is added.
 
-        An unschedulable pod wakes if a plugin that rejected it says so of one of the events; a
-        gated one is tested again.
+        An unschedulable pod wakes if the hint of a plugin that rejected it says so; a gated one is
+        tested again.
         """
         queued = self._pods.get(pod.uid)
         if queued is None:
@@ -191,19 +189,22 @@ class SchedulingQueue:
         if self.on_change is not None and queued.where is not SubQueue.IN_FLIGHT:
             self.on_change(queued)
 
-    def tells(self, uid: str, node: str) -> None:
-        """The server will be told that the pod is promised this node, or none if it is empty."""
+    def nomination_sent(self, uid: str, node: str) -> None:
+        """The server will be told that the pod is nominated to this node, or to none ("")."""
         queued = self._pods.get(uid)
         if queued is not None:
             queued.told[node] = self._clock.monotonic()
 
-    def hears(self, uid: str, node: str, promised: str) -> bool:
-        """The server says so; False if it repeats what it was told before it is told `promised`."""
+    def is_nomination_news(self, uid: str, node: str, promised: str) -> bool:
+        """Whether this nomination from the server is news, not an older write of ours.
+
+        Ours is `promised` by now.
+        """
         queued = self._pods.get(uid)
         if queued is None:
             return True
         told_at = queued.told.get(node, -math.inf)
-        # Of two writes the server may have been told the later one alone, or none.
+        # Of two writes the later one alone may have reached the server, or none.
         if node != promised and self._clock.monotonic() - told_at < _REPEATED_WITHIN:
             return False
         queued.told.clear()
@@ -232,13 +233,13 @@ class SchedulingQueue:
     # ---- attempts --------------------------------------------------------------------------
 
     def pop(self) -> QueuedPod | None:
-        """The next pod to try, in flight from now on; None if there is none. O(log n).
+        """The next pod to try, in flight until `done`, `requeue_rejected` or `requeue_error`.
 
-        Ends with `done`, `requeue_rejected` or `requeue_error`.
+        None if there is none. O(log n).
         """
         tried, self._tried = self._tried, None
         if self._out and tried is not None and tried.where is _IN_FLIGHT:
-            self._next_of(tried)  # it has its node: there may be room for the next one
+            self._next_of(tried)  # it got a node: there may be room for the next of its group
         while True:
             queued = self._active_q.pop()
             if queued is None:
@@ -254,7 +255,7 @@ class SchedulingQueue:
             return queued
 
     def take(self, uid: str) -> QueuedPod | None:
-        """Pops this pod, whatever it waits for but a gate; None: it is not to be had."""
+        """Pops this pod, wherever it waits, unless a gate holds it or it is in flight: None."""
         queued = self._pods.get(uid)
         if queued is None or queued.where in (SubQueue.IN_FLIGHT, SubQueue.GATED):
             return None
@@ -262,40 +263,37 @@ class SchedulingQueue:
         return self._fly(queued) if self._admitted(queued, _ASKED_AGAIN) else None
 
     def done(self, uid: str) -> None:
-        """The pod is placed, or will not be tried again. Nothing happens if it is not in flight."""
+        """The pod is placed, or will not be tried again; ignored if it is not in flight."""
         queued = self._pods.get(uid)
         if queued is not None and queued in self._in_flight:
             self._in_flight.end(queued)
             self._kin.drop(self._forget(uid))
             self._next_of(queued)
 
-    def still(self, queued: QueuedPod) -> bool:
-        """Whether a pod that has been in flight for long still waits, with its newest object.
+    def revalidate(self, queued: QueuedPod) -> bool:
+        """Whether a pod that has been in flight for long stays so, with its newest object.
 
-        If new rules came, it does so from the beginning, as by `again`.
+        It does not if it was deleted, or if hooks have changed: then it enters anew (`restart`).
         """
         if queued not in self._in_flight or queued.gone:
             return False
         self._catch_up(queued)
         if queued.hooks_version != self._version:
-            self.again(queued)
+            self.restart(queued)
         return queued.where is SubQueue.IN_FLIGHT
 
-    def again(self, queued: QueuedPod) -> None:
-        """The attempt ends with nothing said, and the pod is tried again once all gates let it."""
+    def restart(self, queued: QueuedPod) -> None:
+        """The attempt ends without a result; the pod enters the queue through its gates."""
         self._in_flight.end(queued)
         self._enter(queued, Wake.AT_ONCE, NEW_RULES.label)
 
     def searches(self, queued: QueuedPod) -> None:
-        """The attempt of a pod that was popped takes longer, and it has no node by the next `pop`.
-
-        So it still stands for its group.
-        """
+        """The popped pod will have no node by the next `pop`: it still stands for its group."""
         if self._tried is queued:
             self._tried = None
 
     def hold(self, queued: QueuedPod) -> bool:
-        """The pod has its node and waits for leave to be bound, until `resume`.
+        """The pod is assumed and waits in permit until `resume`.
 
         False: it was deleted meanwhile and is out.
 
@@ -310,7 +308,7 @@ class SchedulingQueue:
         return True
 
     def resume(self, queued: QueuedPod) -> None:
-        """The attempt of a waiting pod goes on: it is in flight again.
+        """A waiting pod is in flight again.
 
         Raises:
             ValueError: the pod does not wait.
@@ -328,17 +326,17 @@ class SchedulingQueue:
         *,
         alone: bool = False,
     ) -> bool:
-        """Plugins rejected the pod: it waits until one of them has reason to think again.
+        """Plugins rejected the pod: it waits until an event may change that.
 
-        If it had while the pod was in flight, the pod only backs off. Rejected by nobody in
-        particular is as good as an error. False: the pod was deleted meanwhile and is out.
+        If one came while the pod was in flight, it only backs off. Without any plugin it counts as
+        an error. False: the pod was deleted meanwhile and is out.
 
         Args:
             queued: the pod, in flight.
             plugins: those that rejected it.
             pending: those that answered Pending; they count as rejecting, named or not.
-            alone: this says nothing of other pods of its class, for it was rejected as the pod
-                that it is, on the node that was chosen for it.
+            alone: this does not hold for other pods of its class, such as a refusal of the node
+                that was chosen for it.
 
         Raises:
             ValueError: the pod is not in flight.
@@ -363,19 +361,19 @@ class SchedulingQueue:
             return True
         group = self._to_unschedulable(queued, alone=alone)
         if tried_for is group and not group.again:
-            del self._out[queued]  # what holds for one holds for all: the group sleeps
+            del self._out[queued]  # the rejection holds for all: the group sleeps
             group.out = None
         else:
             self._next_of(queued)
         return True
 
     def alike(self, queued: QueuedPod, words: str) -> list[PodInfo]:
-        """Pods of the class of one that was rejected, whose owners were told of other reasons."""
+        """Pods of a rejected pod's class for which other reasons were reported."""
         group = self._parked.rejected.get(queued)
         return [] if group is None else group.news(queued, words)
 
     def requeue_error(self, queued: QueuedPod) -> bool:
-        """Something broke: the pod backs off and is tried again, whatever happens.
+        """Something failed: the pod backs off and is tried again without any event.
 
         False: the pod was deleted meanwhile and is out.
 
@@ -403,11 +401,11 @@ class SchedulingQueue:
         only: Only | None = None,
         uids: Collection[str] | None = None,
     ) -> int:
-        """Something happened: wakes the pods whose rejecting plugins say it may help them.
+        """An event: wakes the pods for which the hint of a rejecting plugin says QUEUE.
 
-        `only` leaves other pods out unasked, and so does `uids`, at no cost for those left out.
-        Returns how many pods woke by now. Who is asked, one pod of each class, is listed at once;
-        where asking takes long, `flush` goes on with it.
+        Hints are asked once a group, only for pods that `only` accepts, or only for `uids`, which
+        costs nothing for other pods. The list of groups is made now; if asking takes long, `flush`
+        goes on with it. Returns how many pods have woken by now.
         """
         if self.on_event is not None:
             self.on_event(event)
@@ -427,9 +425,9 @@ class SchedulingQueue:
         return self._ask_about(happening, waiting) if waiting else 0
 
     def activate(self, uids: Iterable[str], *, failed: bool = False) -> None:
-        """Makes these pods active now, backoff or not; one in flight comes back after backoff.
+        """Makes these pods active now, backoff or not; those in flight return after their backoff.
 
-        With `failed` all back off first, as after an error: what was done for them has failed.
+        With `failed` all back off first, as after an error.
         """
         for uid in uids:
             queued = self._pods.get(uid)
@@ -444,14 +442,14 @@ class SchedulingQueue:
                 self._enter(queued, wake, _ACTIVATED)
 
     def go_behind(self, key: Hashable) -> None:
-        """All pods with a key (`QueueHooks.kin`) were tried now, in vain: others come first."""
+        """All pods with a key (`QueueHooks.kin`) queue anew, behind others of their priority."""
         for queued in self._kin.of(key):
             if queued.where in (SubQueue.ACTIVE, SubQueue.BACKOFF):
                 queued.queued_at = self._clock.time()
                 self._reorder(queued)
 
     def flush(self) -> None:
-        """Moves the pods whose time has come: backoff over, a rule turns, parked for too long."""
+        """Moves the pods that are due: backoff over, `turns_at` reached, parked for too long."""
         if self._asking:
             self._ask()
         now = self._clock.monotonic()
@@ -481,12 +479,11 @@ class SchedulingQueue:
     # ---- hooks -----------------------------------------------------------------------------
 
     def set_hooks(self, hooks: QueueHooks, changed: frozenset[str] | None) -> None:
-        """New hooks hold from now on; `changed` names the plugins that are not as before, None all.
+        """Replaces the hooks; `changed` are the plugins that are not as before, None: all.
 
-        Gated pods are tested again, unschedulable ones that a changed or vanished plugin rejected
-        are queued, and so will be those in flight. Pods that are active or back off are tested by
-        the new gates when they are popped. Linear in all waiting pods if `sort_key` is
-        another.
+        Gated pods are tested again; pods that a changed or vanished plugin rejected are queued, as
+        will be those in flight. Active pods and those in backoff pass the new gates when they are
+        popped. Linear in all pods if the sort key is another.
         """
         self._registrations = Registrations(hooks.hints)
         self._version += 1
@@ -506,7 +503,7 @@ class SchedulingQueue:
         self._in_flight.record(happening)
         self._ask_about(happening, self._parked.all())
 
-    # ---- what there is ---------------------------------------------------------------------
+    # ---- reading ---------------------------------------------------------------------------
 
     def __contains__(self, uid: str) -> bool:
         """True unless the pod is unknown, or was deleted while in flight."""
@@ -538,15 +535,15 @@ class SchedulingQueue:
         return self._pods.get(uid)
 
     def kin(self, key: Hashable) -> Collection[QueuedPod]:
-        """All records of pods with a key (`QueueHooks.kin`), in flight or not. Read only."""
+        """The records of pods with a key (`QueueHooks.kin`), in flight or not. Read only."""
         return self._kin.of(key)
 
     def uids(self) -> frozenset[str]:
-        """Of all pods that are here, in flight or not, but for those deleted meanwhile."""
+        """The UIDs of all pods, in flight or not, but for those deleted meanwhile."""
         return frozenset(uid for uid in self._pods if uid in self)
 
     def pending(self) -> Iterator[QueuedPod]:
-        """All records of pods that wait, in order of arrival. Read only."""
+        """The records of all pods that are not in flight, in order of arrival. Read only."""
         return (q for q in self._pods.values() if q.where is not SubQueue.IN_FLIGHT)
 
     def tried_again(self) -> int:
@@ -555,13 +552,13 @@ class SchedulingQueue:
         return sum(bool(q.unschedulable_plugins) and q.where in again for q in self)
 
     def rejected_by(self) -> Mapping[str, int]:
-        """How many unschedulable and gated pods each plugin has to answer for."""
+        """How many unschedulable and gated pods each plugin rejects or holds."""
         return self._parked.by_plugin()
 
     # ---- inside: the end of an attempt -----------------------------------------------------
 
     def _land(self, queued: QueuedPod) -> bool:
-        """A pod comes back, with its newest object; False if it was deleted."""
+        """An attempt ends: takes over the newest object; False if the pod was deleted."""
         if queued not in self._in_flight:
             raise ValueError(f"pod {queued.pod.key} is not in flight")
         if queued.gone:
@@ -598,7 +595,7 @@ class SchedulingQueue:
         queued.backs_off_until = self._backoff.until(failures, self._clock.monotonic())
 
     def _woken_meanwhile(self, queued: QueuedPod) -> Wake:
-        """What happened during the attempt, as far as the rejecting plugins care."""
+        """What the events during the attempt do to the pod, by the plugins that rejected it."""
         happenings = self._in_flight.meanwhile(queued)
         if happenings is None or not self._known(queued.unschedulable_plugins):
             return Wake.AFTER_BACKOFF
@@ -611,7 +608,7 @@ class SchedulingQueue:
         return best
 
     def _wake_by(self, happening: Happening, pod: PodInfo, by: Verdict, now: Snapshot) -> Wake:
-        """What it does to a pod that plugins rejected or hold."""
+        """What an event does to a pod that these plugins reject or hold."""
         if not happening.concerns(pod):
             return Wake.NOT
         if happening.changed is not None:
@@ -626,10 +623,7 @@ class SchedulingQueue:
     # ---- inside: ways in -------------------------------------------------------------------
 
     def _enter(self, queued: QueuedPod, wake: Wake, why: str, *, tested: bool = False) -> None:
-        """Puts a pod that is nowhere into active, or backoff if it has to wait.
-
-        Unless a gate holds it; `tested` says that none does.
-        """
+        """Puts a pod into active, or backoff, unless a gate holds it; `tested`: none does."""
         if not tested and not self._admitted(queued, why):
             return
         waits = wake is Wake.AFTER_BACKOFF and self._clock.monotonic() < over_at(queued)
@@ -656,7 +650,7 @@ class SchedulingQueue:
         return self._parked.reject(queued, key, self._active_key(queued), turns_at)
 
     def _admitted(self, queued: QueuedPod, why: str) -> bool:
-        """Asks the gates; a pod they hold is gated afterwards."""
+        """Asks the gates; a pod that one holds is gated afterwards."""
         status = self._hooks.gate(queued.pod)
         if status.ok:
             queued.hooks_version = self._version
@@ -671,13 +665,13 @@ class SchedulingQueue:
         return False
 
     def _tell_gated(self, queued: QueuedPod, plugin: str, reasons: tuple[str, ...]) -> None:
-        """Passes on who holds it now, if that is news after `plugin` and its `reasons`."""
+        """Reports what holds the pod now, unless that is as before (`plugin` and `reasons`)."""
         if self.on_gated is None or (plugin, reasons) == (
             queued.gating_plugin,
             queued.gating_reasons,
         ):
             return
-        # Words with numbers in them may change with every event; each told costs a write.
+        # Reasons with numbers may change with every event, and each report costs a write.
         waited = self._clock.monotonic() - queued.gated_told_at
         if plugin != queued.gating_plugin or waited >= _TELL_GATED_AGAIN:
             queued.gated_told_at = self._clock.monotonic()
@@ -722,7 +716,7 @@ class SchedulingQueue:
     # ---- inside: one for all of its class --------------------------------------------------
 
     def _wake_group(self, group: Group, wake: Wake, why: str, only: Only | None = None) -> int:
-        """Something may help the pods of a group: one of them goes out, if none is."""
+        """An event may help the pods of a group: one of them goes out, if none is."""
         out = group.out
         if out is None:
             queued = group.first(only)
@@ -747,14 +741,14 @@ class SchedulingQueue:
         return moved
 
     def _next_of(self, queued: QueuedPod) -> None:
-        """The pod no longer stands for a group, if it did: another one has to be tried."""
+        """If the pod stood for a group, it no longer does: the next pod of the group goes out."""
         group = self._out.pop(queued, None)
         if group is not None:
             group.out = None
             self._send(group, group.first(), Wake.AFTER_BACKOFF, _CLASS_MOVES)
 
     def _wake_all_of(self, queued: QueuedPod) -> bool:
-        """A pod has been parked for too long: its group wakes, and others of it wait anew."""
+        """A pod has been parked for too long: its group wakes, and the pod's time starts anew."""
         if queued.where is not SubQueue.UNSCHEDULABLE:
             return True
         group = self._parked.rejected[queued]
@@ -766,17 +760,17 @@ class SchedulingQueue:
         return True
 
     def _ask_about(self, happening: Happening, waiting: list[Group | QueuedPod]) -> int:
-        """Lists who is to be asked, and asks, if nobody is before them."""
+        """Lists the groups and pods to be asked, and asks them, if no others are first."""
         behind = bool(self._asking)
         self._asking.append((happening, waiting[::-1]))
         if len(self._asking) > MOST_ASKING:
-            # In doubt they wake: all that are still to be asked about anything.
+            # Too much to ask: all that are listed wake.
             everyone = dict.fromkeys(one for _, left in self._asking for one in left)
             self._asking = deque([(Happening(EVERYTHING), list(everyone))])
         return 0 if behind else self._ask()
 
     def _ask(self) -> int:
-        """Asks those that are to be asked, for a moment at most; returns how many pods woke."""
+        """Asks the hints of those listed, `ASKING_SECONDS` at most; returns how many pods woke."""
         moved, snapshot = 0, self._snapshot()
         until = self._clock.monotonic() + ASKING_SECONDS
         while self._asking:
@@ -788,7 +782,7 @@ class SchedulingQueue:
                     moved += self._ask_group(one, happening, snapshot)
                 else:
                     moved += self._ask_gated(one, happening, snapshot)
-                if self.on_change is not None:  # who is told of moves may have changed the cluster
+                if self.on_change is not None:  # which may have changed the cluster
                     snapshot = self._snapshot()
                 if self._clock.monotonic() >= until:
                     return moved
@@ -806,7 +800,7 @@ class SchedulingQueue:
         return 0 if wake is Wake.NOT else self._wake_group(group, wake, happening.event.label, only)
 
     def _ask_gated(self, queued: QueuedPod, happening: Happening, snapshot: Snapshot) -> int:
-        if queued not in self._parked.gated:  # it may be deleted, too
+        if queued not in self._parked.gated:  # moved or deleted since
             return 0
         verdict = frozenset({queued.gating_plugin}), NO_PLUGINS
         changed = happening.changed is not None
@@ -817,7 +811,7 @@ class SchedulingQueue:
 
     def _wake_by_own(self, queued: QueuedPod, events: Sequence[ClusterEvent], old: Seen) -> None:
         """Wakes an unschedulable pod if a change of itself may help it."""
-        # What holds for its class by now may be news to the pod.
+        # Its class may have been rejected by other plugins since.
         group = self._parked.rejected[queued]
         verdict = queued.unschedulable_plugins | group.plugins, queued.pending_plugins
         asked = queued.pod, old, queued.pod.pod, self._snapshot()
@@ -827,9 +821,9 @@ class SchedulingQueue:
                 self._move(queued, wake, event.label)
                 return
         if events and (group.out is not None or self._asking):
-            # What woke its class, or is to be asked about, may help it, too: nobody tells it later.
+            # What woke its class, or is still to be asked, may help it, and it would not hear.
             self._move(queued, Wake.AFTER_BACKOFF, events[0].label)
-        elif events:  # it may be like others no more
+        elif events:  # it may no longer be of its class
             self._parked.part(queued, self._active_key(queued))
 
     def _reorder(self, queued: QueuedPod) -> None:

@@ -342,8 +342,8 @@ def test_what_is_promised_is_the_same_by_amounts_and_by_asking_all_filters(there
         type(one)(one.name, replace(one.points, rooms=None), one.result) for one in trial.filters
     ]
     passed = framework.verdicts(new, snapshot, np.arange(snapshot.nodes.size))
-    expected = replace(trial, filters=asked).promised(passed)
-    assert sorted(trial.promised(passed)) == sorted(expected)
+    expected = replace(trial, filters=asked).left_to_nominated(passed)
+    assert sorted(trial.left_to_nominated(passed)) == sorted(expected)
     rejected = framework.rejections(new, snapshot)
     left = {int(row): one for one in rejected.each for row in one.rows}
     assert left.keys() == set(np.flatnonzero(~passed).tolist()) | set(expected)
