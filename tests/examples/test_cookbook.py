@@ -23,9 +23,9 @@ HEAD = """\
 # Cookbook
 
 These policies solve problems for which others write plugins. Copy one and change it. Each is a file
-in [examples/cookbook](../examples/cookbook) with its tests beside it; `berth test examples/cookbook`
-runs them. The tests of a policy say more about it than its description. The first line names the
-source of the request.
+in [examples/cookbook](../examples/cookbook) with its tests beside it, which `berth test
+examples/cookbook` runs. The tests of a policy say more about it than its description. The first
+line names the source of the request.
 
 [The language](language.md) explains what the lines mean. For common needs, first look at [the
 bundled policies](policies.md), which you only have to `use`.
