@@ -176,19 +176,19 @@ def test_berth_policies_without_such_a_policy():
 HEAD = """\
 # Bundled policies
 
-These policies come with Berth. A policy takes one with `use NAME`, with other values for its
-parameters and under another name if need be:
+These policies come with Berth. Add one to your own policy file with `use NAME`. You can set its
+parameters, its weight, and another name:
 
 ```policy
 use network-bandwidth (range = 5m)
 use max-per-domain (domain = zone, limit = 2) as two_a_zone weight 2
 ```
 
-`berth policies` lists them, `berth policies NAME` shows one: a few lines that may also be copied
-and changed. Each has tests beside it (`berth policies NAME --tests`), which `berth test policies`
-runs. What the lines mean is told in [the language](language.md).
+`berth policies` lists them, and `berth policies NAME` prints one: a few lines that you can also
+copy and change. Each has tests (`berth policies NAME --tests`), which `berth test policies` runs.
+[The language](language.md) explains what the lines mean.
 
-This page is made from the files in [policies](../policies), by `python -m tests.test_policies`.
+`python -m tests.test_policies` generates this page from the files in [policies](../policies).
 """
 
 

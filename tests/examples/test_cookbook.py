@@ -22,13 +22,15 @@ COMPILER, READER = new_compiler(), Parser()
 HEAD = """\
 # Cookbook
 
-Policies for what others write plugins for: each is a file of
-[examples/cookbook](../examples/cookbook) with its tests beside it, which `berth test
-examples/cookbook` runs. The first line says where somebody has asked for it. Copy one, change it;
-what the lines mean is told in [the language](language.md), and [the bundled policies](policies.md)
-can be taken with `use`. The test of a policy says more about it than its description.
+These policies solve problems for which others write plugins. Copy one and change it. Each is a file
+in [examples/cookbook](../examples/cookbook) with its tests beside it, which `berth test
+examples/cookbook` runs. The tests of a policy say more about it than its description. The first
+line names the source of the request.
 
-This page is made from the files, by `python -m tests.examples.test_cookbook`.
+[The language](language.md) explains what the lines mean. For common needs, first look at [the
+bundled policies](policies.md), which you only have to `use`.
+
+`python -m tests.examples.test_cookbook` generates this page from the files.
 """
 
 

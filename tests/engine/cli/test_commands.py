@@ -313,7 +313,8 @@ def test_explain_knows_every_word_of_the_language():
     clause = berth("explain", "reclaim").stdout
     assert clause.startswith("quota: [A ->] by X")
     assert "\n\nquota limits" in clause
-    meant, surprising = "gate: [A ->] B", "what happens: ranges hold their ends"
+    assert "\n- `reclaim` is the order" in clause, "the list below it"
+    meant, surprising = "gate: [A ->] B", "what happens: ranges include their ends"
     told = berth("explain", "gate").stdout
     assert told.index(meant) < told.index(surprising)
 
