@@ -125,6 +125,11 @@ class Trial:
                 passed &= own
         return passed
 
+    def but_for_others(self) -> BoolColumn:
+        """Which rows pass but for what moves with pods and is no amount."""
+        rest = [one for one in self.filters if one not in self._unlike_amounts()]
+        return self.passes(slice(0, self.snapshot.nodes.size), rest, self.snapshot)
+
     def promises(self) -> Sequence[tuple[int, list[PodInfo]]]:
         """Rows that are promised to pods before this one, and those."""
         nominations = self.snapshot.nominations
