@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,11 +49,10 @@ class Rehearsal:
         for pod, _node in reversed(self._there):
             self.cache.forget(pod.uid)
 
-    def takes(self, member: int, row: int) -> bool:
+    def takes(self, member: int, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
         """See `Others.takes`."""
         pod = self.pods[member]
-        rows = np.array([row], np.intp)
-        return bool(self.framework_of(pod).verdicts(pod, self.snapshot(), rows)[0])
+        return self.framework_of(pod).verdicts(pod, self.snapshot(), rows)
 
     def put(self, member: int, row: int) -> None:
         """See `Others.put`."""
@@ -224,45 +223,47 @@ class _Asked:
             classes.setdefault(key, []).append(member)
         yield
         columns: dict[str, NDArray[np.int64]] = {}
-        needs: list[dict[str, int]] = []
-        kinds: list[tuple[list[int], NDArray[np.bool_], NDArray[np.int64]]] = []
+        kinds: list[tuple[dict[str, int], Alike]] = []
         for members in classes.values():
-            rooms, mask, keys = self._of(self._pods[members[0]], snapshot())
+            rooms, kind = self._of(members, snapshot())
             for room in rooms:
                 # Who needs nothing of it does not mind that there is less than nothing.
                 left = np.maximum(room.limit[: self.size] - room.used[: self.size], 0)
                 before = columns.get(room.title)
                 columns[room.title] = left if before is None else np.minimum(before, left)
-            needs.append({room.title: room.need for room in rooms})
-            kinds.append((members, mask, keys))
+            kinds.append(({room.title: room.need for room in rooms}, kind))
             yield
-        for own, (members, mask, keys) in zip(needs, kinds, strict=True):
-            needed = np.array([own.get(name, 0) for name in columns], np.int64)
-            self.kinds.append(Alike(members, mask, needed, keys))
+        for own, kind in kinds:
+            needs = np.array([own.get(name, 0) for name in columns], np.int64)
+            self.kinds.append(replace(kind, needs=needs))
         # More than all of them need is as good as any.
         self._needs = np.stack([one.needs for one in self.kinds for _ in one.members])
         if columns:
             self.left = np.minimum(np.stack([*columns.values()], axis=1), self._needs.sum(axis=0))
 
-    def _of(
-        self, pod: PodInfo, snapshot: Snapshot
-    ) -> tuple[list[Room], NDArray[np.bool_], NDArray[np.int64]]:
-        """What of amounts the pod needs, where it may go as things are, and where rather."""
+    def _of(self, members: Sequence[int], snapshot: Snapshot) -> tuple[list[Room], Alike]:
+        """What of amounts each of them needs, where it may go as things are, and where rather.
+
+        Who may go nowhere may need another member beside it: it follows those that may.
+        """
+        pod, rooms, follows = self._pods[members[0]], list[Room](), False
         framework = self._framework_of(pod)
-        rooms: list[Room] = []
         mask, keys = np.zeros(snapshot.nodes.size, np.bool_), np.zeros(self.size, np.int64)
         with suppress(Unfit):
             trial = framework.trial(pod, snapshot)
             known = framework.class_of(pod, snapshot)
             mask[framework.candidates(known, pod, snapshot)] = True
+            follows = not mask.any() and trial.more_than_amounts
+            if follows:
+                mask = trial.but_for_others()
             if mask.any():  # who may go nowhere may name thousands of resources, each a column
                 rooms, keys = trial.amounts(), np.where(mask, known.keys.column, 0)[: self.size]
                 self.more |= trial.more_than_amounts
-        return rooms, mask[: self.size], keys
+        return rooms, Alike(members, mask[: self.size], keys[:0], keys, follows)
 
     def at(self, rows: NDArray[np.intp]) -> list[Alike]:
         """The members, if there were these rows only."""
-        return [Alike(one.members, one.open[rows], one.needs, one.keys[rows]) for one in self.kinds]
+        return [replace(one, open=one.open[rows], keys=one.keys[rows]) for one in self.kinds]
 
     def most_by_amounts(
         self, left: NDArray[np.int64], starts: NDArray[np.intp]

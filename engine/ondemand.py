@@ -16,18 +16,6 @@ class Described(Identity, frozen=True):
     annotations: dict[str, str] | None = None
 
 
-class Run(Part, frozen=True):
-    """How many pods a Job of a CronJob asks for at a time; the server fills in 1 in Jobs alone."""
-
-    parallelism: int | None = None
-
-
-class JobTemplate(Part, frozen=True):
-    """What the Jobs of a CronJob are made from."""
-
-    spec: Run = Run()
-
-
 class Scale(Part, frozen=True):
     """How many pods a workload asks for, where it says so in its `spec`."""
 
@@ -35,6 +23,12 @@ class Scale(Part, frozen=True):
     parallelism: int | None = None
     completions: int | None = None
     job_template: JobTemplate | None = None
+
+
+class JobTemplate(Part, frozen=True):
+    """What the Jobs of a CronJob are made from; the server fills in a number in Jobs alone."""
+
+    spec: Scale = Scale()
 
 
 class Scheduled(Part, frozen=True):

@@ -52,8 +52,8 @@ def at_once(steps: Steps[Found]) -> Found:
 class Others(Protocol):
     """What decides beside amounts, with members where they were put."""
 
-    def takes(self, member: int, row: int) -> bool:
-        """Whether the row takes the member now."""
+    def takes(self, member: int, rows: NDArray[np.intp]) -> Bools:
+        """Which of the rows, ascending, take the member now."""
         ...
 
     def put(self, member: int, row: int) -> None:
@@ -71,15 +71,17 @@ class Alike:
 
     Attributes:
         members: their numbers, in order.
-        open: (N,) the rows that take one as they are.
+        open: (N,) the rows that take one as they are, or may with others there.
         needs: (R,) what each needs, in the columns of what rows have left.
         keys: (N,) the greater the better.
+        follows: whether one fits nowhere before others are there.
     """
 
     members: Sequence[int]
     open: Bools
     needs: Ints
     keys: Ints
+    follows: bool = False
 
 
 @dataclass(slots=True)
@@ -152,10 +154,11 @@ class Search:
         self._fitting: list[Bools] = []
         self._hardest: Sequence[tuple[int, int]] = ()
 
-    def _hardness(self, one: tuple[int, int]) -> tuple[float, int, int, int]:
+    def _hardness(self, one: tuple[int, int]) -> tuple[bool, float, int, int, int]:
         """Large ones first, then those with few rows; alike ones stay together."""
         member, kind = one
-        return -self._sizes[kind], int(np.count_nonzero(self._fitting[kind])), kind, member
+        follows, fitting = self.kinds[kind].follows, int(np.count_nonzero(self._fitting[kind]))
+        return follows, -self._sizes[kind], fitting, kind, member
 
     # ---- without a step back
 
@@ -166,7 +169,8 @@ class Search:
             yield
         self._hardest = hardest = sorted(self._each, key=self._hardness)
         best: dict[int, int] = {}
-        for order, tight in ((sorted(self._each), False), (hardest, False), (hardest, True)):
+        liked = sorted(self._each, key=lambda one: (self.kinds[one[1]].follows, one))
+        for order, tight in ((liked, False), (hardest, False), (hardest, True)):
             placed = yield from self._greedy(order, tight=tight)
             if len(placed) > len(best):
                 best = placed
@@ -182,6 +186,9 @@ class Search:
         full: set[int] = set()
         for number, run in groupby(order, key=itemgetter(1)):
             members = [member for member, _ in run]
+            if self.others is not None and self.kinds[number].follows:
+                (rows,) = np.nonzero(fitting[number])
+                fitting[number][rows] = self.others.takes(members[0], self.rows[rows])
             while members and number not in full and self.budget.tries > 0:
                 self.budget.tries -= 1
                 kind, fits = self.kinds[number], fitting[number]
@@ -237,7 +244,7 @@ class Search:
             if self.budget.asked <= 0:
                 break
             self.budget.asked -= 1
-            if self.others.takes(members[0], int(self.rows[place])):
+            if self.others.takes(members[0], self.rows[[place]])[0]:
                 return [place]
             fits[place] = False
         return []
@@ -347,7 +354,7 @@ class _Ways:
             if self._budget.asked <= 0:
                 return
             self._budget.asked -= 1
-            if self._others.takes(member, self._rows[place]):
+            if self._others.takes(member, np.array([self._rows[place]]))[0]:
                 yield place
 
     def _try(self, at: int, place: int, spare: int) -> Steps[bool]:

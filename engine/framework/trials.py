@@ -125,6 +125,11 @@ class Trial:
                 passed &= own
         return passed
 
+    def but_for_others(self) -> BoolColumn:
+        """Rows that pass all filters but those about other pods; amounts count."""
+        rest = [one for one in self.filters if one not in self._unlike_amounts()]
+        return self.passes(slice(0, self.snapshot.nodes.size), rest, self.snapshot)
+
     def nominated(self) -> Sequence[tuple[int, list[PodInfo]]]:
         """Rows to which pods of equal or higher priority are nominated, with these."""
         nominations = self.snapshot.nominations

@@ -264,10 +264,9 @@ class Gangs:
         turn.refused.clear()
         for uid in () if nodes is None else turn.promised:
             self._cache.withdraw(uid)  # the plan is beside no promises of theirs
-        for queued in turn.members:
-            uid = queued.pod.uid
-            if nodes is not None and uid not in nodes:
-                continue
+        members = {one.pod.uid: one for one in turn.members}
+        for uid in members if nodes is None else nodes:  # in the order of the plan
+            queued = members[uid]
             yield
             if not self._waits(queued):
                 continue

@@ -58,6 +58,28 @@ def work(made, slices):
         assert made.scheduler.work()
 
 
+BESIDE = "require: pod.label with -> any(zone.pods where it.name == pod.label[with])\n"
+TOGETHER = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+    {"labelSelector": {"matchLabels": {"role": "leader"}}, "topologyKey": ZONE}
+]}}  # fmt: skip
+
+
+@pytest.mark.parametrize("within", [" within zone\n", "\n"])
+@pytest.mark.parametrize("by", ["rule", "affinity"])
+@pytest.mark.parametrize("leader", [0, 2])
+@in_a_loop
+async def test_members_that_need_another_one_beside_them_start_with_it(leader, by, within):
+    made = world("a1", "b1", "b2", "b3", text=GANG + within + BESIDE)
+    for number in range(3):
+        leads = number == leader
+        labels = {"role": "leader"} if leads else {"with": f"g-{leader}"} if by == "rule" else {}
+        spec = {} if leads or by == "rule" else {"affinity": TOGETHER}
+        member(made, "g", number, size=3, labels=labels, spec=spec)
+    await settle(made)
+    assert {at[0] for at in binds(made).values()} == {"b"}
+    assert len(made.edge.binds) == 3
+
+
 # ---- slices --------------------------------------------------------------------------------------
 
 

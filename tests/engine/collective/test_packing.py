@@ -112,8 +112,8 @@ class Apart:
     def __init__(self, members):
         self.members, self.there = members, []
 
-    def takes(self, member, row):
-        return member not in self.members or row not in [r for m, r in self.there if m != member]
+    def takes(self, member, rows):
+        return (member not in self.members) | ~np.isin(rows, [row for _, row in self.there])
 
     def put(self, member, row):
         self.there.append((member, row))
