@@ -240,7 +240,7 @@ class App:
                 names = sorted(one.scheduler_name for one in self._profiles)
                 if filled:
                     log.info(
-                        "Caches are filled; for pods whose schedulerName is %s", ", ".join(names)
+                        "Caches are synced for pods whose schedulerName is %s", ", ".join(names)
                     )
                 with collecting():
                     await self.scheduler.run(stop)

@@ -144,7 +144,7 @@ class Bindings:
                 await chosen.take_back()
                 self.queue.done(pod.uid)
                 self.failures.forget(pod, node)
-                log.info('Dropped pod="%s" reason="%s"', pod.key, why)
+                log.info('Binding dropped pod="%s" reason="%s"', pod.key, why)
             case BindOutcome.REFUSED | BindOutcome.PUT_OFF if self.in_flight.stopping:
                 await chosen.take_back()
                 self.failures.forget(pod, node)  # whoever reads the server next tries it again
@@ -157,7 +157,7 @@ class Bindings:
                 self.failures.error(queued, f"binding rejected: {why}")
                 self.failures.forget(pod, node)
             case BindOutcome.UNKNOWN:
-                log.warning('Left with its binding unknown pod="%s" reason="%s"', pod.key, why)
+                log.warning('Binding unknown at exit pod="%s" reason="%s"', pod.key, why)
             case _:
                 assert_never(outcome)
 
@@ -175,7 +175,7 @@ class Bindings:
             if outcome is not None:
                 return outcome
             if self.in_flight.stopping:
-                return BindOutcome.UNKNOWN, f"it is with {by}"
+                return BindOutcome.UNKNOWN, f"{by} is to bind it"
             await self.edge.pause(_RESOLVE_FIRST)
         return BindOutcome.REFUSED, f"{by} has not bound it within {_HAND_OVER_SECONDS:g} s"
 

@@ -233,9 +233,9 @@ class _Channel(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._fail(Broken(f"no HTTP: {error}"))
+            self._fail(Broken(f"not HTTP: {error}"))
         if not self._headed and len(self._answer.head) > _MOST_HEADER_BYTES:
-            self._fail(Broken("no HTTP: headers without end"))
+            self._fail(Broken("not HTTP: headers without end"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone, which ends an answer that does not say how long it is."""
@@ -372,7 +372,7 @@ class Channels:
             channel = self._known() or await self._connect()
             if may_leave is not None and not may_leave():
                 channel.close()
-                raise Late("not sent, as this replica does not lead any longer")
+                raise Late("not sent, as this replica no longer leads")
             try:
                 return await channel.ask(head + body, silence, streams=streams)
             except Broken:
@@ -472,7 +472,7 @@ def certificates_in(file: Path) -> bytes:
     try:
         trusting(str(file))
     except ssl.SSLError as error:
-        raise OSError(f"{file}: there is no certificate in PEM") from error
+        raise OSError(f"{file}: holds no certificate in PEM") from error
     return text
 
 
@@ -494,7 +494,7 @@ def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
             raise OSError(
                 "the key is not that of the certificate"
                 if error.reason == "KEY_VALUES_MISMATCH"
-                else "no certificate and its key, in PEM and without a password"
+                else "not a certificate and its key, in PEM and without a password"
             ) from error
 
 

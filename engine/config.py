@@ -51,12 +51,11 @@ _UNUSED_OF_CLIENT: Final = ("accept_content_types", "content_type", "qps", "burs
 """Fields that are read and checked, and do not act yet."""
 _UNIT: Final = matching(
     r"(bytes|cores|seconds|percent)?(/s)?",
-    "is no unit; write bytes, cores, seconds or percent, each also with /s",
+    "is not a unit; write bytes, cores, seconds or percent, each also with /s",
 )
 _LABELS: Final = matching(
     r"[A-Za-z_]\w*( *, *[A-Za-z_]\w*)?",
-    "is no label of a result; write one like node, zone or cluster, or the two of a pair like src,"
-    " dst",
+    "is not a label of a result; write one like node, zone or cluster, or two like src, dst",
 )
 _URL: Final = re.compile(r"https?://\S+")
 _HOST_AND_PORT: Final = re.compile(r"[A-Za-z0-9.-]+:\d{1,5}")
@@ -64,7 +63,7 @@ _WORDS: Final = {
     "extra_forbidden": "this field is unknown, or not in this version yet",
     "missing": "this field is required",
     "model_type": "expected fields",
-    "string_type": "must be a text; write it in quotes",
+    "string_type": "must be a string; write it in quotes",
     "string_too_short": "must not be empty",
     "too_short": "must not be empty",
 }
@@ -78,7 +77,7 @@ class ConfigError(Exception):
 def _url(text: str) -> str:
     url = f"http://{text}" if _HOST_AND_PORT.fullmatch(text) else text
     if not (_URL.fullmatch(url) and is_address(url)):
-        raise ValueError(f"{text!r} is no address; write one like http://prometheus:9090")
+        raise ValueError(f"{text!r} is not an address; write one like http://prometheus:9090")
     return url
 
 
@@ -254,8 +253,8 @@ class MetricSection(_Document):
     def _is_fresh(self) -> Self:
         if "stale" in self.model_fields_set and seconds(self.stale) < seconds(self.every):
             raise ValueError(
-                f"stale {self.stale} is shorter than every {self.every}: it would be missing in"
-                " between; write twice as long a time"
+                f"stale {self.stale} is shorter than every {self.every}: it would go missing"
+                " in between; write twice as long a time"
             )
         return self
 
@@ -407,7 +406,7 @@ def _without_meaning(scheduler: SchedulerDocument) -> Iterator[str]:
             value, default = getattr(section, name), type(section).model_fields[name].default
             # What is empty or 0 means the default to kube-scheduler.
             if value != default and (value or default is True):
-                yield f"{where}{to_camel(name)}: {value!r} changes nothing in this version"
+                yield f"{where}{to_camel(name)}: {value!r} has no effect in this version"
 
 
 def parse(source: str, kind: type[_D], document: object) -> _D:

@@ -79,7 +79,7 @@ def _label_filter(args: Arguments) -> Converted:
         else:
             label = f"{key}={value}"
     if not workload:
-        lost.append("no workload_name is given: the label is asked of every pod")
+        lost.append("no workload_name is given: the label is required for every pod")
     given = f'node_label = "{label}", workload_name = "{workload}"'
     return Converted(f"label-filter ({given})", tuple(lost))
 
@@ -143,7 +143,7 @@ def _coscheduling(args: Arguments) -> Converted:
     # Source: scheduler-plugins pkg/util/podgroup.go: a wait of 0 is the default one.
     wait, rest = given.permit_waiting_time_seconds or 60, given.pod_group_backoff_seconds
     lost = [
-        f"{seconds} seconds are more than the hour that the policy allows, and became one"
+        f"{seconds} seconds are more than the hour that the policy allows, which is used"
         for seconds in (wait, rest)
         if seconds > _HOUR
     ]
@@ -170,7 +170,7 @@ def _metadata(args: Arguments) -> Converted:
     if given.timestamp_format not in ("", "2006-01-02T15:04:05Z07:00"):
         return Converted("", (f"no policy reads times written as {given.timestamp_format}",))
     best = "highest" if given.scoring_strategy in ("Highest", "Newest") else "lowest"
-    lost = "nodes without a value are as good as the worst, and were worse"
+    lost = "nodes without a value score as the worst one does, and scored below it"
     return Converted(f'node-score-by-label (key = "{given.metadata_key}", best = {best})', (lost,))
 
 

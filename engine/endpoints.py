@@ -134,7 +134,7 @@ class Endpoints:
         elector = self.elector
         if elector is None or elector.overdue_seconds <= _OVERDUE_SECONDS:
             return ""
-        return f"lease {elector.title} was not renewed, and the process goes on"
+        return f"lease {elector.title} is overdue for renewal, and the process has not ended"
 
     def _not_synced(self) -> str:
         missing = [one.name for one in self.reflectors if not one.synced.is_set()]
@@ -238,8 +238,8 @@ class Endpoints:
         """Where else to ask, if not here."""
         scheduler, elector = self.scheduler, self.elector
         if scheduler is None or scheduler.leads or elector is None:
-            return ", and it does not wait here; is it another scheduler's?"
-        return f" here, where nothing is decided; {elector.holder or 'nobody'} leads"
+            return ", and it is not pending here; does it ask for another scheduler?"
+        return f" here, as this replica does not lead; {elector.holder or 'nobody'} does"
 
     def status(self) -> dict[str, Any]:
         """How the process is, for people and for JSON."""
@@ -295,7 +295,7 @@ class Endpoints:
         shown = self.status() | {"paths": [] if self.server is None else self.server.paths}
         plain = json.loads(_json(shown))
         text = yaml.safe_dump(plain, sort_keys=False, default_flow_style=None, allow_unicode=True)
-        return f"berth statusz\nMeant for people; ?format=json is for programs.\n\n{text}"
+        return f"berth statusz\nFor people; ?format=json is for programs.\n\n{text}"
 
 
 def _seconds(time: float) -> str:

@@ -349,7 +349,7 @@ class PodHandler(_Handler):
             return make_pod_info(pod, known)
         except ValueError as reason:
             if self._is_news(pod, str(reason)):
-                log.warning("%s: it counts without that", reason)
+                log.warning("%s: the pod is counted without that field", reason)
             return make_pod_info(legible(pod))
 
     # ---- waiting

@@ -122,7 +122,7 @@ class Evictions:
         else:
             why_not = await self.edge.writer.evict(effect)
             if why_not:
-                log.warning('Not evicted pod="%s" reason="%s"', victim.key, why_not)
+                log.warning('Eviction failed pod="%s" reason="%s"', victim.key, why_not)
                 return False
             self._cache.carry(going(victim.pod, effect.message, self.basis.clock.time()))
         log.info('Evicted pod="%s" for="%s" node="%s"', victim.key, effect.preemptor.key, node)

@@ -115,7 +115,7 @@ class Executor:
             why_not = await self.writer.patch(replace(effect, body=effect.undo, undo=None))
             if why_not:
                 name = f"{effect.namespace}/{effect.name}"
-                log.warning('Not taken back %s="%s" reason="%s"', effect.kind, name, why_not)
+                log.warning('Cannot be undone %s="%s" reason="%s"', effect.kind, name, why_not)
         self.undo()
 
     def undo(self) -> None:
@@ -145,7 +145,7 @@ class Executor:
     def _assume(self, effect: AssumeObject) -> Status:
         version = effect.value.metadata.resource_version
         if not self.cache.assume_object(effect.value):
-            return failed(f"{effect.kind} {effect.key} has changed meanwhile")
+            return failed(f"{effect.kind} {effect.key} was changed in the meantime")
         kind, key = effect.kind, effect.key
         self._undo.append(lambda: self.cache.restore_object(kind, key, version))
         return Status.SUCCESS
@@ -172,4 +172,4 @@ class Executor:
             self.changes.remove(effect.kinds, self._moved)
 
 
-_LATER: Final = failed("only objects can be assumed, and Events told, when a pod is reserved")
+_LATER: Final = failed("a plugin's reserve may only assume objects and emit Events")

@@ -24,14 +24,14 @@ _RESOURCE: Final = re.compile(
 
 def _url(text: str) -> str:
     if not (_URL.fullmatch(text) and is_address(text)):
-        raise ValueError(f"{text!r} is no address; write one like http://127.0.0.1:8888/scheduler")
+        raise ValueError(f"{text!r} is not a URL; write one like http://127.0.0.1:8888/scheduler")
     return text
 
 
 def _extended(name: str) -> str:
     group = name.partition("/")[0]
     if not _RESOURCE.fullmatch(name) or group == "kubernetes.io" or ".kubernetes.io" in group:
-        raise ValueError(f"{name!r} is no extended resource; write one like example.com/gpu")
+        raise ValueError(f"{name!r} is not an extended resource; write one like example.com/gpu")
     return name
 
 
@@ -44,7 +44,7 @@ def _encoded(text: str) -> str:
 
 
 Verb = Annotated[
-    str, AfterValidator(matching(r"[A-Za-z0-9._~/-]*", "is no path; write a word like filter"))
+    str, AfterValidator(matching(r"[A-Za-z0-9._~/-]*", "is not a path; write a word like filter"))
 ]
 Data = Annotated[str, AfterValidator(_encoded)]
 
@@ -109,7 +109,7 @@ class ExtenderDocument(_Section):
     @model_validator(mode="after")
     def _weighed(self) -> Self:
         if self.prioritize_verb and not self.weight:
-            raise ValueError("weight must be greater than 0 where there is a prioritizeVerb")
+            raise ValueError("weight must be greater than 0 with a prioritizeVerb")
         return self
 
 
@@ -125,7 +125,7 @@ def checked(extenders: list[ExtenderDocument]) -> list[ExtenderDocument]:
     names = [resource.name for one in extenders for resource in one.managed_resources]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"managedResources: {name} is there twice")
+            raise ValueError(f"managedResources: {name} is listed twice")
     return sorted(extenders, key=lambda one: one.ignorable)
 
 

@@ -39,10 +39,10 @@ NOT_READY: Final = "berth has no policies in force yet"
 _NOT_SEEN: Final = "berth has not seen this node yet"
 _UNSAID: Final = {
     "sorts": "kube-scheduler sorts its queue itself",
-    "gates": "kube-scheduler asks nobody before the queue",
-    "tiers": "scores alone can be said; kube-scheduler adds its own to them",
-    "reserves": "an extender is not asked once a node is chosen",
-    "permits": "an extender is not asked once a node is chosen",
+    "gates": "kube-scheduler asks no extender before the queue",
+    "tiers": "an extender gives scores alone; kube-scheduler adds its own to them",
+    "reserves": "an extender is not asked after a node was chosen",
+    "permits": "an extender is not asked after a node was chosen",
     "prebinds": "an extender is not asked before a binding",
     "binds": "kube-scheduler binds",
     "postbinds": "an extender is not told of bindings",
@@ -63,12 +63,12 @@ def unsaid(plans: Sequence[Plan]) -> Iterator[str]:
     for plan in filter(None, map(in_force, plans)):
         for attribute, why in _UNSAID.items():
             for rule in getattr(plan, attribute):
-                yield f"{rule.source.name}:{rule.line}: not obeyed through an extender: {why}"
+                yield f"{rule.source.name}:{rule.line}: has no effect through an extender: {why}"
         for rule in plan.preempts:
             if rule.core.order or rule.core.pick or rule.core.limit is not None:
                 yield (
-                    f"{rule.source.name}:{rule.line}: only who may be evicted is obeyed through an"
-                    " extender: kube-scheduler finds the victims"
+                    f"{rule.source.name}:{rule.line}: an extender only says who may be evicted:"
+                    " kube-scheduler picks the victims"
                 )
 
 
@@ -168,7 +168,7 @@ def _read(question: Question) -> PodInfo:
     try:
         return make_pod_info(wire.decode(_pod.decode, question.pod))
     except (msgspec.DecodeError, ValueError) as error:
-        raise BadAnswer(f"its pod cannot be read: {error}") from error
+        raise BadAnswer(f"the pod cannot be read: {error}") from error
 
 
 def _scored(

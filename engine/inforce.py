@@ -215,7 +215,7 @@ class InForce:
 
     def _listed(self, selection: str, found: int) -> None:
         if not found:
-            log.info("No ConfigMap is selected yet by %s", selection)
+            log.info("No ConfigMap matches yet: %s", selection)
         self.reloader.listed(selection)
         self._ears.wake()
 
@@ -282,9 +282,9 @@ class InForce:
                 if not isinstance(failed, StatusError) or failed.may_pass:
                     await sleep(_AGAIN_SECONDS)
                     continue
-                log.warning("What was kept of policies cannot be read: %s", failed)
+                log.warning("Kept policies cannot be read: %s", failed)
             except lastgood.UnreadableError as wrong:
-                log.warning("What was kept of policies is of no use: %s", wrong)
+                log.warning("Kept policies cannot be used: %s", wrong)
             return {}
 
     def _known(self, kept: Mapping[str, Kept]) -> None:
@@ -404,7 +404,7 @@ class InForce:
         """The rules before it stay in force, and its owners should know what for."""
         kept = self.bundle
         stay = self._ears.without if kept is None else f"bundle {kept.hash} stays in force"
-        note = f"bundle {bundle.hash} reads what has to be listed first; {stay} until there is: "
+        note = f"bundle {bundle.hash} waits for lists that it reads; {stay} until they are there: "
         log.info("%s%s", note, "; ".join(missing))
         own = [one for one in self.sources if one.tenant == tenant]
         for source in _changed(own, kept, bundle):
@@ -412,7 +412,7 @@ class InForce:
         self._write_down()
 
     def _mended(self, source: Source, bundle: Bundle) -> None:
-        log.info('Policies are well again source="%s" bundle="%s"', source.title, bundle.hash)
+        log.info('Policies are valid again source="%s" bundle="%s"', source.title, bundle.hash)
         self._tell_in_force(source, self.bundle or bundle)
         self._write_down()
 
@@ -446,7 +446,7 @@ class InForce:
             return f"no rules of namespace {source.tenant} are in force"
         if self.bundle is None:
             kept = self.reloader.awaited
-            until = "what its last good texts read is listed" if kept else "it is mended"
+            until = "what its last good texts read is listed" if kept else "it is corrected"
             of = f" for {', '.join(sorted(source.profiles))}" if source.profiles else ""
             return f"{self._ears.without}{of} until {until}"
         return f"bundle {self.bundle.hash} stays in force"

@@ -58,7 +58,7 @@ class Notices:
     def waits(self, pod: PodInfo, node: str, why: str) -> None:
         """Reports that the pod waits in permit."""
         why = plain(why, _MESSAGE)
-        log.info('Waits in permit pod="%s" node="%s" reason="%s"', pod.key, node, why)
+        log.info('Waiting in permit pod="%s" node="%s" reason="%s"', pod.key, node, why)
         note = pod_event(pod, "Normal", "WaitingOnPermit", "Permit", why)
         self._tell(note, SetUnschedulable(pod, "WaitingOnPermit", why, nominated=node))
 

@@ -15,7 +15,7 @@ _CANARY: Final = re.compile(r"canary (\d+(?:\.\d+)?)%")
 _ALL: Final = 100.0
 _named = matching(r"[a-z0-9.-]+/[a-z0-9.-]+", "names no ConfigMap; write NAMESPACE/NAME")
 _name = matching(
-    r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", "is no name of a ConfigMap; write one like berth-policies"
+    r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", "is not a ConfigMap name; write one like berth-policies"
 )
 
 
@@ -31,7 +31,7 @@ def _mode(value: object) -> object:
 def _param(value: object) -> object:
     texts = isinstance(value, list) and all(isinstance(item, str) for item in value)
     if not texts and not isinstance(value, str | int | float):
-        raise ValueError("must be a text, a number, true, false or a list of texts, in quotes")
+        raise ValueError("must be a string, a number, true, false or a list of strings, in quotes")
     return value
 
 
@@ -88,7 +88,7 @@ class GuardSection(_Section):
     @model_validator(mode="after")
     def _looks(self) -> Self:
         if self.pending is None and self.errors is None:
-            raise ValueError("it looks at nothing; give pending, errors or both")
+            raise ValueError("it checks nothing; give pending, errors or both")
         return self
 
 
@@ -123,7 +123,7 @@ class PoliciesSection(_Section):
         folders = [one.folder for one in self.sources]
         for folder in folders:
             if folders.count(folder) > 1:
-                raise ValueError(f"two sources are called {folder.removesuffix('/')!r}")
+                raise ValueError(f"two sources are named {folder.removesuffix('/')!r}")
         return self
 
     @property

@@ -38,13 +38,13 @@ def matching(pattern: str, wrong: str) -> Callable[[str], str]:
 
 
 _namespace = matching(
-    rf"(?=.{{1,63}}$){_WORD}", "is not the name of a namespace; write one like kube-system"
+    rf"(?=.{{1,63}}$){_WORD}", "is not a namespace name; write one like kube-system"
 )
 _lease = matching(
-    rf"(?=.{{1,253}}$){_WORD}(\.{_WORD})*", "is no name of a lease; write one like berth"
+    rf"(?=.{{1,253}}$){_WORD}(\.{_WORD})*", "is not a lease name; write one like berth"
 )
 duration_of = matching(
-    rf"(?=.*[1-9])(?:{_ONE})+", "is no duration above 0; write one like 15s, 5min or 1m30s"
+    rf"(?=.*[1-9])(?:{_ONE})+", "is not a duration above 0; write one like 15s, 5min or 1m30s"
 )
 Duration = Annotated[
     str,
@@ -55,7 +55,7 @@ Duration = Annotated[
 OfKubernetes = Annotated[
     Duration,
     AfterValidator(
-        matching(r"([\d.]+(ms|[smh]))+", "has a unit that Kubernetes has not; write h, m, s or ms")
+        matching(r"([\d.]+(ms|[smh]))+", "has a unit that Kubernetes lacks; write h, m, s or ms")
     ),
 ]
 """A `Duration` where kube-scheduler's own configuration has one."""

@@ -93,72 +93,72 @@ ATTEMPTS: Final = _counter(
     "scheduler_schedule_attempts_total", "Attempts to place a pod.", "result", "profile"
 )
 ATTEMPT_SECONDS: Final = _histogram(
-    "scheduler_scheduling_attempt_duration_seconds", "Attempts.", "result", "profile"
+    "scheduler_scheduling_attempt_duration_seconds", "Time of attempts.", "result", "profile"
 )
 ALGORITHM_SECONDS: Final = _histogram(
-    "scheduler_scheduling_algorithm_duration_seconds", "Decisions."
+    "scheduler_scheduling_algorithm_duration_seconds", "Time of decisions."
 )
 SLI_SECONDS: Final = _histogram(
     "scheduler_pod_scheduling_sli_duration_seconds",
-    "From a pod's first attempt to its binding.",
+    "Time from a pod's first attempt to its binding.",
     "attempts",
     buckets=_powers(0.01, 2, 20),
 )
 POD_ATTEMPTS: Final = _histogram(
-    "scheduler_pod_scheduling_attempts", "Attempts of a bound pod.", buckets=_powers(1, 2, 5)
+    "scheduler_pod_scheduling_attempts", "Attempts until a binding.", buckets=_powers(1, 2, 5)
 )
 POINT_SECONDS: Final = _histogram(
     "scheduler_framework_extension_point_duration_seconds",
-    "PreBind and Bind.",
+    "Time in PreBind and Bind.",
     *("extension_point", "status", "profile"),
     buckets=_powers(0.0001, 2, 12),
 )
 PERMIT_SECONDS: Final = _histogram(
-    "scheduler_permit_wait_duration_seconds", "Waits in permit.", "result"
+    "scheduler_permit_wait_duration_seconds", "Time in permit.", "result"
 )
 PREEMPTION_ATTEMPTS: Final = _counter(
     "scheduler_preemption_attempts_total", "Searches for pods to evict."
 )
 PREEMPTION_VICTIMS: Final = _histogram(
-    "scheduler_preemption_victims", "Pods to evict for one.", buckets=_powers(1, 2, 7)
+    "scheduler_preemption_victims", "Victims of a preemption.", buckets=_powers(1, 2, 7)
 )
-PENDING_PODS: Final = _gauge("scheduler_pending_pods", "Pods that wait.", "queue")
+PENDING_PODS: Final = _gauge("scheduler_pending_pods", "Pending pods.", "queue")
 INCOMING_PODS: Final = _counter(
-    "scheduler_queue_incoming_pods_total", "Pods that came into a queue.", "queue", "event"
+    "scheduler_queue_incoming_pods_total", "Pods that entered a queue.", "queue", "event"
 )
 UNSCHEDULABLE_PODS: Final = _gauge(
     "scheduler_unschedulable_pods", "Pods that were rejected or gated.", "plugin", "profile"
 )
-CACHE_SIZE: Final = _gauge("scheduler_cache_size", "What the cache holds.", "type")
+CACHE_SIZE: Final = _gauge("scheduler_cache_size", "Objects in the cache.", "type")
 BINDING: Final = _gauge("scheduler_goroutines", "Bindings in flight.", "operation")
 LEADER: Final = _gauge("leader_election_master_status", "1 while this replica leads.", "name")
 REQUESTS: Final = _counter(
-    "rest_client_requests_total", "Calls of the API server.", "code", "method", "host"
+    "rest_client_requests_total", "Requests to the API server.", "code", "method", "host"
 )
 REQUEST_SECONDS: Final = _histogram(
     "rest_client_request_duration_seconds",
-    "Calls of the API server.",
+    "Time of requests to the API server.",
     *("verb", "host"),
     buckets=(0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
 )
 RULE_REJECTIONS: Final = _counter(
-    "berth_rule_rejections_total", "Rules that rejected nodes.", "policy", "line"
+    "berth_rule_rejections_total", "Failed attempts where a rule rejected nodes.", "policy", "line"
 )
 SHADOW_OUTCOMES: Final = _counter(
     "berth_shadow_outcomes_total", "What rules in shadow would do.", "outcome", "policy", "line"
 )
-BUILD: Final = _gauge("berth_build_info", "1.", "version")
+BUILD: Final = _gauge("berth_build_info", "Always 1.", "version")
 BUNDLE: Final = _gauge("berth_policy_bundle_info", "1 for the bundle in force.", "bundle")
 POLICIES_LOADED: Final = _gauge("berth_policies", "Policies in force.")
 POLICIES_REFUSED: Final = _gauge(
-    "berth_policy_source_refused", "1 while its text is not in force.", "source"
+    "berth_policy_source_refused", "1 while the source's text is not in force.", "source"
 )
-POLICIES_AWAITED: Final = _gauge("berth_policy_bundle_awaits", "Lists that a bundle waits for.")
+POLICIES_AWAITED: Final = _gauge("berth_policy_bundle_awaits", "Lists the next bundle awaits.")
 METRIC_AGE: Final = _gauge("berth_metric_age_seconds", "Age of the newest sample.", "metric")
 METRIC_SERIES: Final = _gauge("berth_metric_series", "Series in the last answer.", "metric")
-QUIET: Final = _gauge("berth_reflector_quiet_seconds", "Since anything was heard.", "resource")
+QUIET: Final = _gauge("berth_reflector_quiet_seconds", "Silence of the watch.", "resource")
 WEBHOOK_CERTIFICATE_ENDS: Final = _gauge(
-    "berth_webhook_certificate_expiration_timestamp_seconds", "When the shared certificate ends."
+    "berth_webhook_certificate_expiration_timestamp_seconds", "When the shared certificate expires."
 )
 AWAY: Final = _gauge("berth_api_server_away", "1 while the API server does not answer.")
 WRITES: Final = _gauge("berth_writes_waiting", "Writes under way or waiting.")

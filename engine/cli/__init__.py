@@ -31,7 +31,7 @@ _GROUPS: Final = {
         "demo": "Show Berth at work in half a minute, on an embedded cluster.",
         "up": "Keep an embedded cluster running to try things on.",
         "run": "Run the scheduler against a cluster.",
-        "webhook": "Run the admission webhook, which checks policies when they are applied.",
+        "webhook": "Run the webhook that checks policies as they are applied.",
         "extender": "Serve policies to a kube-scheduler, as its HTTP extender.",
         "convert": "Convert a KubeSchedulerConfiguration for Berth.",
         "status": "Show which policies are in force in a cluster.",

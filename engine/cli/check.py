@@ -74,10 +74,8 @@ class _Job:
 @click.option("--config", "config_file", type=options.FILE,
               help="Configuration file whose metrics, parameters and overrides hold; without FILES,"
                    " its folder of policies is checked.")  # fmt: skip
-@click.option("--nodes", type=click.IntRange(1), help="Number of nodes to bound the cost for.")
-@click.option(
-    "--pods", type=click.IntRange(1), help="Number of running pods to bound the cost for."
-)
+@click.option("--nodes", type=click.IntRange(1), help="Nodes to bound the cost for.")
+@click.option("--pods", type=click.IntRange(1), help="Running pods to bound the cost for.")
 @click.option("--inventory", "stock_file", type=options.FILE,
               help="Check against what a cluster has, as `berth inventory` writes it.")  # fmt: skip
 @click.option(

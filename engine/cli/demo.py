@@ -340,9 +340,7 @@ async def _demo(view: View) -> None:
 
 @click.command("demo", help="Show Berth at work in half a minute, on an embedded cluster.")
 @click.option("--plain", is_flag=True, help="Plain lines even on a terminal.")
-@click.option(
-    "--svg", metavar="FILE", hidden=True, help="Draw the run into this file, as docs/demo.svg is."
-)
+@click.option("--svg", metavar="FILE", hidden=True, help="Draw the run; makes docs/demo.svg.")
 def command(svg: str | None, *, plain: bool) -> None:
     """Tells the story; exit 1 if anything it says did not happen."""
     # What the scheduler logs is shown by the story itself.

@@ -146,9 +146,7 @@ def value_lines(understood: Understood, values: Values | str) -> Iterator[str]:
               help="Manifests of nodes, the pods on them, and namespaces.")  # fmt: skip
 @click.option("--metric", "metrics", multiple=True, metavar="NAME[@NODE]=VALUE",
               help="The value of a metric, on one node or on all.")  # fmt: skip
-@click.option(
-    "--now", metavar="TIME", help="Time of the cycle, such as 2025-03-01T10:00:00Z.  [default: now]"
-)
+@click.option("--now", metavar="TIME", help="Time of the cycle, such as 2025-03-01T10:00:00Z.")
 def command(
     expression: str,
     pods: tuple[Path, ...],

@@ -63,12 +63,8 @@ decision, for instance over a port-forward to the replica that leads.
               help="A node to show, however it ranks.")  # fmt: skip
 @click.option("--most", type=click.IntRange(1), default=10, show_default=True,
               help="How many of the nodes that cannot take the pod to show.")  # fmt: skip
-@click.option(
-    "--scheduler", metavar="URL", help="Ask the scheduler at this address for its last decision."
-)
-@click.option(
-    "--token-file", type=options.READABLE, help="With --scheduler: the bearer token to show."
-)
+@click.option("--scheduler", metavar="URL", help="Ask a running scheduler for its last decision.")
+@click.option("--token-file", type=options.READABLE, help="With --scheduler: a bearer token.")
 @click.option("--ca-file", type=options.READABLE,
               help="With --scheduler: the CA of its certificate.")  # fmt: skip
 @click.option("--insecure", is_flag=True, help="With --scheduler: accept any certificate.")
@@ -132,9 +128,7 @@ def _page(code: str) -> None:
     pages = shipped("errors")
     page = pages / f"{code}.md"
     if not page.is_file():
-        raise click.ClickException(
-            f"{code} is not a code of the policy language; codes look like P203"
-        )
+        raise click.ClickException(f"{code} is not a code of the language; codes look like P203")
     click.echo(page.read_text("utf-8").rstrip())
     for new in OLD.get(code, ()):
         title = (pages / f"{new}.md").read_text("utf-8").splitlines()[0].removeprefix("# ")

@@ -78,9 +78,7 @@ def _document(guard: str | None, group: Sequence[Said], *, several: bool) -> str
     lines = [f"# {one.rule.source.name}:{one.rule.line}: {_first(one.rule.text)}" for one in group]
     lines.append(f"# Put it on {'all pods' if guard is None else f'the pods with: {guard}'}")
     if several:
-        lines.append(
-            "# A pod that several documents apply to needs the requirements of each, in one term."
-        )
+        lines.append("# A pod that several documents fit needs what each requires, in one term.")
     whole = sorted({key for one in group for key in one.whole})
     if whole:
         lines.append(

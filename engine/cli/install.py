@@ -52,17 +52,9 @@ _binding: Final = msgspec.json.Decoder(_Binding)
     "--image", metavar="IMAGE", help="Image to run, from your registry.  [default: berth:VERSION]"
 )
 @click.option(
-    "--namespace",
-    metavar="NAME",
-    default=_NAMESPACE,
-    show_default=True,
-    help="Namespace to run in.",
+    "--namespace", metavar="NAME", default=_NAMESPACE, show_default=True, help="Where to install."
 )
-@click.option(
-    "--monitoring",
-    is_flag=True,
-    help="With alerts and a ServiceMonitor for the Prometheus operator, and a dashboard.",
-)
+@click.option("--monitoring", is_flag=True, help="With ServiceMonitor, alerts and dashboard.")
 @click.option("--webhook", is_flag=True, help="With the admission webhook.")
 @options.KUBECONFIG
 @reported(KubeError, ConnectionError)
@@ -77,7 +69,7 @@ def command(
 ) -> None:
     """What is there already is changed as `kubectl apply --server-side` would; policies stay."""
     if not _LABEL.fullmatch(namespace):
-        raise click.UsageError(f"--namespace: {namespace!r} is not the name of a namespace")
+        raise click.UsageError(f"--namespace: {namespace!r} is not a namespace name")
     more = [*([_MONITORING] if monitoring else []), *([_WEBHOOK] if webhook else [])]
     text = manifests(image=image, namespace=namespace, more=more)
     if dry_run:

@@ -43,12 +43,7 @@ _PROBE: Final = SignalSpec("probe", "vector(1)")
 @click.command("inventory", help="Save the labels, namespaces and images of a cluster.")
 @options.KUBECONFIG
 @click.option("-o", "output", type=options.FILE, help="File to write.  [default: stdout]")
-@click.option(
-    "--prometheus-url",
-    "url",
-    metavar="URL",
-    help="Prometheus to query for the bundled metrics, too.",
-)
+@click.option("--prometheus-url", "url", metavar="URL", help="Query the bundled metrics, too.")
 @click.option(
     "--policies", "files", metavar="PATH", multiple=True, type=click.Path(path_type=Path),
     help="Policy file or folder whose metrics are queried beside the bundled ones.",

@@ -57,8 +57,7 @@ _verbosity: Final = partial(
     click.option, "-v", "--v", "verbosity", type=level_of, metavar="LEVEL", default="2"
 )
 VERBOSITY: Final = _verbosity(
-    help="Log level; 0: no line for a pod, 2: one, 4: more, 5: also why it went there."
-    "  [default: 2]"
+    help="Log level; 0: no line a pod, 2: one, 4: more, 5: also why it went there.  [default: 2]"
 )
 QUIET_VERBOSITY: Final = _verbosity(hidden=True)
 
@@ -90,12 +89,7 @@ def listening(
         ),
         click.option("--bind-address", metavar="ADDRESS", default=address, help=where),
         click.option(
-            "--tls-cert-file",
-            metavar="FILE",
-            default="",
-            help="Certificate, in PEM.  [default: a self-signed one]",
+            "--tls-cert-file", metavar="FILE", default="", help="A certificate.  [default: its own]"
         ),
-        click.option(
-            "--tls-private-key-file", metavar="FILE", default="", help="Key of that certificate."
-        ),
+        click.option("--tls-private-key-file", metavar="FILE", default="", help="Its key."),
     )

@@ -35,9 +35,7 @@ def record_of(
         click.ClickException: the scheduler has none, or cannot be asked; the text says why.
     """
     if not (scheduler.startswith("https://") and is_address(scheduler)):
-        raise click.ClickException(
-            f"{scheduler} is not the address of a scheduler; write https://..."
-        )
+        raise click.ClickException(f"{scheduler} is not a scheduler's address; write https://...")
     try:
         tls = trusting(str(ca_file) if ca_file else None, anybody=insecure)
     except OSError as failed:

@@ -47,11 +47,7 @@ _LOG = logging.getLogger("engine")
 @click.option("--config", metavar="FILE", help="Configuration file.")
 @options.POLICIES
 @options.POLICY_CONFIGMAP
-@click.option(
-    "--scheduler-name",
-    metavar="NAME",
-    help="schedulerName of the pods to schedule.  [default: berth]",
-)
+@click.option("--scheduler-name", metavar="NAME", help="schedulerName to serve.  [default: berth]")
 @runflags.ELECTION
 @options.PROMETHEUS_URL
 @click.option("--record", type=options.FILE, help="Write a journal that `berth replay` can check.")
@@ -62,9 +58,7 @@ _LOG = logging.getLogger("engine")
     default="5m",
     help="How long a pod that fits nowhere waits at most for its next try.  [default: 5m]",
 )
-@click.option(
-    "--write-config-to", type=options.FILE, help="Write the configuration to this file and exit."
-)
+@click.option("--write-config-to", type=options.FILE, help="Write the configuration and exit.")
 @options.LOGGING_FORMAT
 @options.VERBOSITY
 @runflags.STOCK
@@ -169,7 +163,7 @@ def warn_of_folder(folder: str | None) -> None:
     if folder is not None and not files:
         wrong = f"has no file whose name ends in {SUFFIX}"
         if files is None:
-            wrong = f"cannot be read ({'; '.join(why)})" if why else "is not there"
+            wrong = f"cannot be read ({'; '.join(why)})" if why else "does not exist"
         _LOG.warning("folder %s %s: no pod is scheduled until it has policies", folder, wrong)
 
 

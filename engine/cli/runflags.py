@@ -25,8 +25,7 @@ from engine.serving.server import ServerOptions
 _ELECTION: Final = {
     "leader_elect": "Elect a leader, which schedules; the other replicas stand by."
     "  [default: true]",
-    "lease_duration": "How long after the last renewal another replica takes the lease."
-    "  [default: 15s]",
+    "lease_duration": "How long the lease holds without a renewal.  [default: 15s]",
     "renew_deadline": "How long the leader may fail to renew before it exits.  [default: 10s]",
     "retry_period": "Time between two attempts to renew or take the lease.  [default: 2s]",
     "resource_lock": "Kind of the lock: only `leases`.",

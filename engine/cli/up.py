@@ -29,12 +29,7 @@ _CONFIG_MAP = "policies"
 @click.command("up", help="Keep an embedded cluster running to try things on.")
 @click.option("--nodes", type=click.IntRange(1, 5000), default=12, show_default=True,
               help="Number of simulated nodes.")  # fmt: skip
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    help="Port of the API server.  [default: a free one]",
-)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Its port; 0: a free one.")
 @click.option("--kubeconfig", type=options.WRITTEN,
               help="Where to write the kubeconfig.  [default: a temporary file]")  # fmt: skip
 @click.option("--scheduler/--no-scheduler", default=True, help="Run Berth on it, too.")

@@ -22,9 +22,7 @@ from engine.webhook.process import PORT, Webhook, WebhookOptions
 from engine.webhook.registration import Place, webhooks
 
 
-@click.command(
-    "webhook", help="Run the admission webhook, which checks policies when they are applied."
-)
+@click.command("webhook", help="Run the webhook that checks policies as they are applied.")
 @options.KUBECONFIG
 @click.option("--config", metavar="FILE", help="The scheduler's configuration file.")
 @options.POLICY_CONFIGMAP
@@ -35,12 +33,7 @@ from engine.webhook.registration import Place, webhooks
     show_default=True,
     help="Service and Secret of the webhook; its ValidatingWebhookConfiguration is called NAME.",
 )
-@click.option(
-    "--url",
-    metavar="URL",
-    default="",
-    help="URL at which the API server reaches it, instead of the Service.",
-)
+@click.option("--url", metavar="URL", default="", help="Its URL, if not that of the Service.")
 @options.listening(
     "--secure-port",
     PORT,
@@ -84,8 +77,6 @@ def _options(flags: dict[str, Any]) -> WebhookOptions:
             " the scheduler's file, or --policy-configmap"
         )
     if flags["ca_file"] and not flags["tls_cert_file"]:
-        raise ConfigError(
-            "--ca-file goes with --tls-cert-file; the CA of its own Secret Berth knows"
-        )
+        raise ConfigError("--ca-file is for --tls-cert-file; Berth knows the CA of its own Secret")
     serving = ServerOptions(flags["bind_address"], flags["secure_port"], certificate_files(flags))
     return WebhookOptions(settings, flags["kubeconfig"], place, serving, flags["ca_file"])

@@ -80,13 +80,13 @@ class Node:
 
     @property
     def nearly(self) -> str:
-        """What it would take: `would fit with 200m more cpu`, `but for net.policy:3: ...`."""
+        """It `would fit with 200m more cpu`, or `would fit but for net.policy:3: ...`."""
         short = [one.lacks for one in self.misses if one.short]
         rest = [f"{one.place}: {one.reason}" for one in self.misses if not one.short]
         lacks = " and ".join(short)
         if not rest:
             return f"would fit with {lacks}"
-        return f"but for {'; '.join([*rest, *([f'{lacks} needed'] if lacks else [])])}"
+        return f"would fit but for {'; '.join([*rest, *([f'{lacks} needed'] if lacks else [])])}"
 
     def as_object(self) -> dict[str, Any]:
         """For JSON."""
@@ -260,7 +260,7 @@ def _left_out(trial: Trial, by_filter: BoolColumn) -> _Wall:
     """Nodes that a PreFilter has left out, but for those that its filter rejects, too."""
     assert trial.allowed is not None
     by = " ".join(sorted(trial.allowed_by))
-    miss = Miss(by, "the pod asks for other nodes by name")
+    miss = Miss(by, "the pod is limited to other nodes by name")
     return _Wall(trial.allowed | by_filter, np.full(len(by_filter), _NEVER), lambda _: miss)
 
 
@@ -274,7 +274,7 @@ def _promised(trial: Trial, walls: Sequence[_Wall], seen: BoolColumn) -> _Wall |
         return None
     passed = np.ones(len(seen), dtype=np.bool_)
     passed[rows] = False
-    miss = Miss("nominated pods", "the room is promised to pods that preempted others for it")
+    miss = Miss("nominated pods", "the room is promised to pods that evicted others for it")
     return _Wall(passed, np.full(len(seen), _RULE), lambda _: miss)
 
 
@@ -298,7 +298,7 @@ def _labels(pod: PodInfo, node: ApiNode) -> Iterator[str]:
     required = affinity.node_affinity if affinity is not None else None
     terms = required.required_during_scheduling_ignored_during_execution if required else None
     for term in terms.node_selector_terms or () if terms is not None else ():
-        yield f"it wants {_wanted(term)}"
+        yield f"the pod wants {_wanted(term)}"
         for key in sorted({one.key for one in term.match_expressions or ()}):
             yield f"{key} is {labels.get(key, '<none>')}"
 

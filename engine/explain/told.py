@@ -28,7 +28,7 @@ def lines_of(told: Explanation, most: int, also: Sequence[str] = ()) -> Iterator
     by += [f"{name} {version}" for name, version in told.versions.items()]
     yield f"{pod.key}: {decision.node or 'no node'} ({', '.join(by)})"
     if told.gate:
-        yield f"It is not tried yet, {told.gate}."
+        yield f"It is not tried yet: {told.gate}."
     if told.then:
         yield f"It would be {told.then}."
     if told.ended is not None:
@@ -55,7 +55,7 @@ def _scores(told: Explanation, also: Sequence[str]) -> Iterator[str]:
     if best is None:
         return
     ties = told.ranking.ties
-    equal = f"; {ties} are equally good, of which it is one by its name" if ties > 1 else ""
+    equal = f"; {ties} are equally good, and the tie is broken by name" if ties > 1 else ""
     word = "is the best" if best.total >= nodes[0].total else "was promised to it, one"
     of = f"{feasible} nodes that can take it, of {told.decision.evaluated}"
     yield f"{chosen} {word} of {of}{equal}."
@@ -106,12 +106,12 @@ def _compared(best: Scored, other: Scored) -> str:
     """Who spoke for the best of two nodes, and who was outvoted."""
     parts = votes(best, other)
     if not parts:
-        return f"{other.node} has as much from everyone."
+        return f"{other.node} has the same scores."
     behind = best.total - other.total
     head = f"{behind:g} less" if behind > 0 else "as much" if behind == 0 else f"{-behind:g} more"
     against = [f"{name} {points:+g}" for name, points in parts if points < 0]
     outvoted = [f"{name} {points:+g}" for name, points in reversed(parts) if points > 0]
-    said = f"{other.node} has {head}: {', '.join(against)}"
+    said = f"{other.node} scores {head}: {', '.join(against)}"
     if not outvoted:
         return f"{said}."
     verb = "speaks" if len(outvoted) == 1 else "speak"

@@ -148,7 +148,7 @@ class Extender:
                 lambda body: messages.scored(body, names, document.weight),
             )
         except ExtenderError as error:
-            log.warning("%s; it gives no score", error)
+            log.warning("%s; its scores are left out", error)
         return Scored(self.url, document.weight, scores)
 
     async def agree(self, pod: bytes, victims: Victims) -> dict[str, list[str]]:
@@ -215,7 +215,7 @@ class Extenders:
             except ExtenderError as error:
                 if not one.document.ignorable:
                     return Opinion(asked=list(names), error=str(error))
-                log.warning("%s; it is ignorable, and passed over", error)
+                log.warning("%s; it is ignorable and was skipped", error)
                 continue
             left = found.names
             failed.update(found.failed)
@@ -245,13 +245,13 @@ class Extenders:
                 found = await one.agree(whole, left)
                 for node in [node for node, uids in found.items() if not uids]:
                     if not one.document.ignorable:
-                        why = f"extender {one.url}: it names no victim on node {node}"
+                        why = f"extender {one.url}: it names no victims on node {node}"
                         return {}, why
                     del found[node]
             except ExtenderError as error:
                 if not one.document.ignorable:
                     return {}, str(error)
-                log.warning("%s; it is ignorable, and passed over", error)
+                log.warning("%s; it is ignorable and was skipped", error)
                 continue
             left = {
                 node: ([pod for pod in left[node][0] if pod.uid in uids], left[node][1])

@@ -101,7 +101,7 @@ class ExtenderBinder:
             if outcome is not BindOutcome.PUT_OFF:
                 return outcome, f"{error}; {why}"
             if one.document.ignorable:
-                log.warning("%s; it is ignorable, and passed over", error)
+                log.warning("%s; it is ignorable and was skipped", error)
                 return await self.ours.bind(effect)
             return outcome, str(error)
         return BindOutcome.BOUND, ""

@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 _ROUNDS: Final = 3
 """How often they are asked in one attempt, where the cluster was faster than they."""
 _IN_A_GANG: Final = (
-    "an extender has a say about it, and it is in a gang: extenders are not asked about gangs"
+    "the pod is in a gang and managed by an extender; extenders are not asked about gangs"
 )
 
 

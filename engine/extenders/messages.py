@@ -154,14 +154,14 @@ def scored(body: bytes, asked: Collection[str], weight: int) -> dict[str, int]:
     """
     entries = _decoded(_anything, body)
     if entries is not None and not isinstance(entries, list):
-        raise BadAnswer("it is no list of scores")
+        raise BadAnswer("it is not a list of scores")
     found: dict[str, int] = {}
     known = set(asked)
     for entry in entries or ():
         fields = _lower(entry)
         host, score = fields.get("host", ""), fields.get("score", 0)
         if not isinstance(host, str) or type(score) is not int:
-            raise BadAnswer("a score is no whole number, or of no host")
+            raise BadAnswer("a score is not a whole number, or has no host")
         if host in known:
             found[host] = found.get(host, 0) + score
             if abs(found[host]) * weight * SCALE > MOST:
@@ -183,7 +183,7 @@ def agreed(body: bytes, asked: Victims) -> dict[str, list[str]]:
             raise BadAnswer(f"it names node {one_line(node)!r}, which it was not asked about")
         pods = _lower(victims).get("pods") or []
         if not isinstance(pods, list):
-            raise BadAnswer("its victims are no list")
+            raise BadAnswer("its victims are not a list")
         found[node] = [str(_lower(pod).get("uid", "")) for pod in pods]
     return found
 
@@ -232,7 +232,7 @@ def victims_of(body: bytes) -> tuple[Question, dict[str, tuple[list[str], int]]]
         one = _lower(victims)
         listed, violations = one.get("pods") or [], one.get("numpdbviolations") or 0
         if not isinstance(listed, list) or not isinstance(violations, int):
-            raise BadAnswer("its victims are no list")
+            raise BadAnswer("its victims are not a list")
         pods = [_lower(pod) for pod in listed]
         uids = [str(pod.get("uid") or _lower(pod.get("metadata")).get("uid", "")) for pod in pods]
         found[node] = uids, violations
@@ -295,5 +295,5 @@ def _lower(value: object, *, keep_keys: bool = False) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise BadAnswer("its answer has something else where fields are expected")
+        raise BadAnswer("its answer has other values where fields are expected")
     return value if keep_keys else {str(name).lower(): one for name, one in value.items()}

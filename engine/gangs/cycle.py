@@ -476,7 +476,7 @@ class Gangs:
                 self.placement.refuse(refused[uid])
             else:
                 one = refused.get(uid)
-                said = words or f"{turn.gang.title}: no room for it beside the others"
+                said = words or f"{turn.gang.title}: no room for this pod beside the others"
                 message = said if one is None else f"{said}. {one.why}"
                 nominated = "" if uid in turn.broken else None
                 self.failures.reject(queued, message, self._plugins(turn), nominated)
@@ -491,7 +491,7 @@ class Gangs:
             fits = turn.most >= gang.minimum
             words += f"; {named} refused" if fits else f"; no room for {named}"
         if turn.cut_short:
-            words += "; not all ways were tried, there are too many"
+            words += "; not all combinations were tried, there are too many"
         self._break_promises(turn)
         if turn.reserved < gang.minimum:
             self.holds.failed(gang)

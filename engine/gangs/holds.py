@@ -152,7 +152,7 @@ class Holds:
         for uid in [one for one in hold.uids if self._waiting_pods.get(one) is None]:
             hold.uids.discard(uid)
             if self._cache.node_of(uid) is None:
-                return f"{hold.gang.title}: a member that waited is gone or has lost its node"
+                return f"{hold.gang.title}: a member that waited was deleted or lost its node"
         there = {one.pod.uid for one in self.queue.kin(key)}
         bound = [uid for uid in hold.bound if self._cache.node_of(uid) is not None]
         size = len(there.union(bound))

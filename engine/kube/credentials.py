@@ -75,12 +75,12 @@ class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
             )
         except (TypeError, AttributeError) as error:
             raise ConfigException(
-                "it is no kubeconfig, which has clusters, users and contexts"
+                "it is not a kubeconfig with clusters, users and contexts"
             ) from error
         super().__init__(config_dict=read, config_base_path=None)
         if self._user is None:
             if named := self._current_context["context"].safe_get("user"):
-                raise ConfigException(f"there is no user {named!r}, whom the context names")
+                raise ConfigException(f"the context names user {named!r}, which does not exist")
             self._user = ConfigNode("user", {})
         self._limits = limits or ProgramLimits()
 
@@ -97,8 +97,8 @@ class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
         fields = sorted(self._user.value or ())
         if another := [one for one in fields if one == "as" or one.startswith("as-")]:
             raise ConfigException(
-                f"its user has {', '.join(another)}, and Berth speaks as nobody else: give it the"
-                " credentials of whom it shall be"
+                f"its user has {', '.join(another)}, but Berth does not impersonate: give it the"
+                " credentials of the user that it is to be"
             )
         given = [one for one in fields if one not in {*_CERTIFICATES, "extensions"}]
         if given and not certificate and not getattr(self, "token", None):
@@ -188,22 +188,22 @@ async def _run(
             )
             code = await program.wait()
     except TimeoutError:
-        raise ValueError(f"it did not end within {limits.seconds:g} s") from None
+        raise ValueError(f"it did not exit within {limits.seconds:g} s") from None
     finally:
         _kill(program)
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await program.communicate()
     if max(len(output), len(said)) > most:
-        raise ValueError(f"it says more than {most} bytes")
+        raise ValueError(f"its output is longer than {most} bytes")
     if code:
-        raise ValueError(f"it ended with {code}: {said.decode('utf-8', 'replace')}")
+        raise ValueError(f"it exited with {code}: {said.decode('utf-8', 'replace')}")
     found = wire.decode(_credential.decode, output)
     if found.api_version != version:
-        raise ValueError(f"it speaks {found.api_version} and not {version}")
+        raise ValueError(f"its output is of {found.api_version}, not {version}")
     status = found.status
     if not status.token and not (status.client_certificate_data and status.client_key_data):
-        raise ValueError("it gives neither a token nor a certificate with its key")
+        raise ValueError("its output has neither a token nor a certificate with its key")
     return status
 
 

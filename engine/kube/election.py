@@ -276,7 +276,7 @@ class Elector(Handler[Lease]):
         answer = await self._lane.request(
             method, path, body=body, timeout_seconds=self._renew_seconds / 2
         )
-        return answer.decoded(_object.decode, "a lease that is not JSON")
+        return answer.decoded(_object.decode, "the lease is not JSON")
 
     def _held(self, lease: Object, began: float) -> bool:
         """It is ours, for others at least as long as counted from when we began to ask."""

@@ -161,7 +161,7 @@ def status_error(code: int, body: bytes, headers: Mapping[str, str] | None = Non
     kind = _KINDS.get(code, StatusError)
     message = one_line(status.message or "") or "no text"
     if (code, message) == (_UNAUTHORIZED, status.reason):
-        message = "it knows no such credentials: an expired token, or those of another cluster?"
+        message = "the credentials are not accepted: expired, or those of another cluster?"
     return kind(code, one_line(status.reason or "", _SNIPPET), message, retry_after)
 
 

@@ -302,7 +302,7 @@ async def within(
         except TimeoutError:
             if left() < before and loop.time() < end:
                 continue
-            _LOG.warning("%d %s were not written before the end", left(), what)
+            _LOG.warning("%d %s were not written before the process ended", left(), what)
             return False
         return True
 

@@ -98,7 +98,7 @@ class Keeper:
             found += (one.binary_data or {}).get(_BYTES, b"")
         if hashlib.sha256(found).hexdigest() != data.get("digest"):
             named = self._full("last-good")
-            _LOG.warning("The policies kept in ConfigMap %s are not whole, and not used", named)
+            _LOG.warning("The policies kept in ConfigMap %s are incomplete, and not used", named)
             return None
         self._written["last-good"] = found
         return found
@@ -151,9 +151,9 @@ class Keeper:
             if what == "status":
                 await self._write("status", {"data": {_STATUS: data.decode()}})
             elif len(data) > MOST_BYTES:
-                why = f"they are too large: {len(data)} bytes, and {MOST_BYTES} have room"
+                why = f"they are too large: {len(data)} bytes, and at most {MOST_BYTES} fit"
                 if self._is_news(why):
-                    _LOG.error("The policies in force are not kept: %s", why)
+                    _LOG.error("The policies in force are not kept for the next start: %s", why)
             else:
                 await self._keep(data)
                 self._is_news("")

@@ -57,9 +57,7 @@ _LOG = logging.getLogger(__name__)
 _AHEAD = "Too large resource version"
 """What a server says that has not come as far as the version asked for (504 Timeout)."""
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
-_NO_API_SERVER: Final = (
-    "; every API server has them: does another one answer there, or is the address wrong?"
-)
+_NO_API_SERVER: Final = "; every API server serves them: is this the address of another server?"
 _WATCH_SECONDS: Final = 8.0, 11.0
 """The server is asked to end each watch after a random time in this range.
 
@@ -235,7 +233,7 @@ class Reflector(Generic[T]):
         if absent or (refused and resource.optional):
             if not self._state.missed:
                 level = logging.INFO if absent else logging.WARNING
-                _LOG.log(level, "%s: nothing is known of them (%s)", resource.path, error)
+                _LOG.log(level, "%s: treated as empty (%s)", resource.path, error)
             self.failures = 0
             return Missing(kept=not absent)
         self._failed(error, _NO_API_SERVER if missing else "")
@@ -426,7 +424,7 @@ class Reflector(Generic[T]):
         self._told[key] = told
         self._wiring.telemetry.add(Count.OBJECTS_UNREADABLE)
         _LOG.warning(
-            "%s %s cannot be read and is passed over: %s",
+            "%s %s cannot be read and is skipped: %s",
             self._resource.name,
             key or "without a name",
             item.reason,
@@ -451,7 +449,7 @@ class Reflector(Generic[T]):
 
     def _well(self) -> None:
         if self.failures > 1:
-            _LOG.info("%s: well again after %d failures", self._resource.name, self.failures)
+            _LOG.info("%s: works again after %d failures", self._resource.name, self.failures)
         self.failures = 0
         self._wiring.reach.told.clear()
 

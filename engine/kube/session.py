@@ -316,7 +316,7 @@ class Session:
         try:
             tls = _trust(self._configuration)
         except OSError as error:
-            _LOG.warning("certificates cannot be read again: %s", cause(error))
+            _LOG.warning("certificates cannot be reloaded: %s", cause(error))
         self._channels.renew(tls)
 
     async def request(
@@ -414,7 +414,7 @@ class Session:
             try:
                 hook(self._configuration)
             except _BAD_CONFIG as error:
-                _LOG.warning("token cannot be read again: %s", cause(error))
+                _LOG.warning("token cannot be reloaded: %s", cause(error))
         key: str | None = self._configuration.api_key.get("BearerToken")
         if key != self._token:
             self._token, self._said = key, {}
@@ -451,7 +451,7 @@ class Session:
             try:
                 await self._reload()
             except _BAD_CONFIG as error:
-                _LOG.warning("credentials cannot be read again: %s", cause(error))
+                _LOG.warning("credentials cannot be reloaded: %s", cause(error))
                 return False
             self._reloads += 1
             self._renew()
@@ -487,7 +487,7 @@ def _existing(paths: str) -> str:
     if not found:
         is_there = Path(paths).expanduser().exists()
         raise ConfigError(
-            f"no kubeconfig: {paths} {'is no file' if is_there else 'does not exist'}"
+            f"no kubeconfig: {paths} {'is not a file' if is_there else 'does not exist'}"
         )
     return os.pathsep.join(found)
 

@@ -114,7 +114,7 @@ class Scorer:
         self._by_ratio = strategy.type == "RequestedToCapacityRatio"
         ratio = strategy.requested_to_capacity_ratio
         if ratio is not None and not self._by_ratio:
-            raise ValueError("requestedToCapacityRatio: only for the strategy so named")
+            raise ValueError("requestedToCapacityRatio: only for the strategy of that name")
         match strategy.type:
             case "LeastAllocated":
                 pass
@@ -122,7 +122,7 @@ class Scorer:
                 self._of_column = _most
             case "RequestedToCapacityRatio":
                 if ratio is None:
-                    raise ValueError("requestedToCapacityRatio: needed by the strategy so named")
+                    raise ValueError("requestedToCapacityRatio: the strategy of that name needs it")
                 self._of_column = partial(_on_line_of, broken_line(ratio.shape))
             case _:
                 raise ValueError(

@@ -55,7 +55,7 @@ class BalancedAllocation:
                 raise ValueError(f"resources[{number}].weight: {resource.weight} is not 1")
         self._resources = tuple([resource.name for resource in resources])
         if len(set(self._resources)) != len(self._resources):
-            raise ValueError("resources: a name stands there twice")
+            raise ValueError("resources: a name is listed twice")
         both = sorted(self._resources) == [CPU, MEMORY]
         self._said = PreScoreResult(
             state=Part.EVEN if both else None, causes=Cause.POD | Cause.ALLOCATABLE

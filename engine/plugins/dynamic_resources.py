@@ -54,7 +54,7 @@ class DynamicResourcesArgs(PluginArgs, frozen=True):
         times = ("filterTimeout", self.filter_timeout), ("bindingTimeout", self.binding_timeout)
         for name, given in times:
             if given is not None and not _DURATION.fullmatch(given):
-                raise ValueError(f"{name}: {given!r} is no duration; write one like 10s")
+                raise ValueError(f"{name}: {given!r} is not a duration; write one like 10s")
 
 
 class DynamicResources:

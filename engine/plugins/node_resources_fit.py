@@ -81,7 +81,7 @@ class NodeResourcesFit:
             ("ignoredResourceGroups", args.ignored_resource_groups),
         ):
             if wrong := [name for name in names if not is_label_key(name)]:
-                raise ValueError(f"{field}: {wrong[0]!r} is no name of a resource, or of a group")
+                raise ValueError(f"{field}: {wrong[0]!r} is not the name of a resource or group")
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._ignores_some = bool(self._ignored or self._ignored_groups)

@@ -29,7 +29,7 @@ def load(name: str, args: Mapping[str, Any]) -> Plugin | None:
     found = {(one.value, _package(one)): one for one in entry_points(group=GROUP, name=name)}
     if len(found) > 1:
         packages = " and ".join(sorted(map(_package, found.values())))
-        raise ValueError(f"there are several of that name: of {packages}")
+        raise ValueError(f"several packages have one of that name: {packages}")
     for entry in found.values():
         return _made(entry, args)
     return None
@@ -47,9 +47,9 @@ def _made(entry: EntryPoint, args: Mapping[str, Any]) -> Plugin:
     except Exception as broken:
         raise ValueError(f"{where} fails: {_words(broken)}") from broken
     if not isinstance(points, Points):
-        raise ValueError(f"{where} gives no Points but {type(points).__name__}")  # noqa: TRY004 - all that is wrong with a plugin is a ValueError
+        raise ValueError(f"{where} returns {type(points).__name__} instead of Points")  # noqa: TRY004 - all that is wrong with a plugin is a ValueError
     if called != entry.name:
-        raise ValueError(f"{where} calls itself {called!r}")
+        raise ValueError(f"{where} has the name {called!r}")
     made: Plugin = plugin
     return made
 

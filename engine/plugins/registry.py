@@ -87,7 +87,7 @@ def _in_tree(name: str, args: Arguments) -> Plugin:
     if kind is not None:
         for key, wanted in (("apiVersion", _API), ("kind", f"{name}Args")):
             if (args.get(key) or wanted) != wanted:
-                raise ValueError(f"its arguments are of {key} {args[key]}, and not {wanted}")
+                raise ValueError(f"its arguments have {key} {args[key]} instead of {wanted}")
         # A ValidationError is a ValueError.
         read = msgspec.convert(dict(args), kind)
         _all_read(args, read)

@@ -31,7 +31,7 @@ _KEY: Final = re.compile(
 )
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 _BEYOND: Final = (
-    "affinity knows labels and names of nodes, compared whole with constants:"
+    "affinity compares only labels and names of nodes, as a whole, with constants:"
     " in, not in, exists, greater and less"
 )
 _TURNED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
@@ -83,13 +83,13 @@ def said(rule: FilterRule) -> Said | Unsaid:
     """The rule as node affinity, if it is one."""
     core = rule.core
     if core.longer:
-        return Unsaid(rule, rule.span, "it looks into a list whose length is not known")
+        return Unsaid(rule, rule.span, "it looks into a list of unknown length")
     try:
         terms = _terms(core.test, holds=True)
     except CannotSay as why:
         return Unsaid(rule, why.span, str(why))
     if terms == NOWHERE:
-        return Unsaid(rule, core.test.span, "it leaves no node, which affinity has no word for")
+        return Unsaid(rule, core.test.span, "it allows no node, which affinity cannot express")
     guard = None if core.guard is None else text_of(rule, core.guard.span)
     numbers = (one for one in ir.walk(core.test) if isinstance(one, ir.Func))
     return Said(rule, guard, terms, tuple(sorted({_label(one.args[0]) for one in numbers})))
@@ -100,7 +100,7 @@ def unseen(plan: Plan) -> Iterator[Diagnostic]:
     for rule in plan.filters if plan.mode == "enforce" else ():
         found = said(rule)
         if isinstance(found, Said):
-            help_ = "say it in the pods, too: `berth export-affinity` prints what to write there"
+            help_ = "say the same in the pods: `berth export-affinity` prints what to write there"
         else:
             part = text_of(rule, found.span)
             help_ = f"`{part}`: {found.why}; what that means is in docs/autoscalers.md"
@@ -198,7 +198,7 @@ def _range(node: ir.Expr, key: str, low: int | None, high: int | None, *, holds:
     if any(one is not None and not _LEAST <= one <= _MOST for one in (low, high)):
         raise CannotSay(node.span, "the number is too large for a label's")
     if key == NAME_FIELD:
-        raise CannotSay(node.span, "a name is no number to affinity")
+        raise CannotSay(node.span, "affinity compares no names as numbers")
     # A label's number has no sign: above -1 are all, below 0 is none.
     low = None if low is None or low < 0 else low
     if holds:
@@ -266,7 +266,7 @@ def _label(node: ir.Expr) -> str:
     match node:
         case ir.Read(field="node.label", key=str() as key):
             if not _KEY.fullmatch(key):
-                raise CannotSay(node.span, f"{key!r} is no key that a label can have")
+                raise CannotSay(node.span, f"{key!r} is not a valid label key")
             return key
         case ir.Read(field="node.name"):
             return NAME_FIELD

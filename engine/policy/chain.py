@@ -77,7 +77,7 @@ class PoliciesAwaited:
 
     def __init__(self, source: str) -> None:
         self._why = unresolvable(
-            f"the policies of {source}, which are for this profile, are no good"
+            f"the policies of {source}, which are for this profile, are not usable"
         )
 
     def points(self) -> Points:

@@ -81,7 +81,7 @@ def _without_binder(plan: Plan, binders: Set[str]) -> Iterator[Diagnostic]:
                 *place_in(plan, rule.span),
                 helps=(
                     _rather(name, known),
-                    "a profile has to name the plugin of the package that binds",
+                    "a profile has to enable the plugin that binds",
                 ),
             )
 
@@ -161,7 +161,7 @@ def without_policy(
             continue
         yield Diagnostic(
             "P107",
-            f"the configuration speaks of a policy `{name}`, and there is none",
+            f"the configuration names a policy `{name}`, which does not exist",
             *place(name),
             Severity.WARNING,
             helps=(_rather(name, there),),

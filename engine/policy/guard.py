@@ -82,5 +82,5 @@ class Guard:
             ("errors", before.errors, now.errors, self.section.errors),
         ):
             if most is not None and is_now - was >= most:
-                return f"{what} rose from {was} to {is_now} in {after:.0f} s, and {most} is allowed"
+                return f"{what} rose from {was} to {is_now} in {after:.0f} s; the limit is +{most}"
         return ""

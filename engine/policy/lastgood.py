@@ -43,7 +43,7 @@ def unpack(data: bytes) -> Mapping[str, Kept]:
         reader = zlib.decompressobj()
         text = reader.decompress(data, _MOST)
         if not reader.eof:
-            raise UnreadableError("it is cut off, or too large")
+            raise UnreadableError("it is truncated or too large")
         document = wire.decode(_decode, text)
     except (zlib.error, msgspec.DecodeError) as wrong:
         raise UnreadableError(str(wrong)) from wrong

@@ -184,7 +184,7 @@ class PolicyPreemption:
         if why_not:
             return _ended(place, why_not)
         if not tries:
-            ended = _ended(place, "this pod evicts nobody")
+            ended = _ended(place, "this pod may evict nobody")
             # Nobody goes any more for what it is promised.
             promised = snapshot.nominations.node_of(pod.uid)
             return replace(ended, nominated="") if promised else ended
@@ -307,7 +307,7 @@ def _promise(
     node = snapshot.nodes.name(found.row)
     count = len(found.victims)
     victims = f"evicting {count} victim{'s' if count != 1 else ''}"
-    then = victims if count else "waiting for those to be gone that were evicted"
+    then = victims if count else "waiting for evicted pods to be gone"
     words = f"{pod.pod.spec.scheduler_name}: preempting to accommodate {pod.key} ({place})"
     return PostFilterResult(
         Status.SUCCESS,

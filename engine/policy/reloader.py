@@ -34,7 +34,7 @@ from engine.policy.sources import Source, Texts, decoded
 _OF_COST: Final = ("P320", "P321")
 _LOOK_SECONDS: Final = 0.25
 """How often it is looked whether what a bundle waits for is there."""
-_KEPT: Final = "what was kept"
+_KEPT: Final = "the kept copy"
 _MOST_BEFORE: Final = 16
 """Bundles that changes in quick succession may be taken back to."""
 _TAKEN_BACK: Final = "PoliciesTakenBack"
@@ -170,7 +170,7 @@ class Reloader:
         self._awaits.discard(source.title)
         state.offered = dict(files) if files else None
         if not files:
-            text = f"{source.title} is not there"
+            text = f"{source.title} does not exist"
             if files is not None:
                 text = f"{source.title} has no file whose name ends in .policy"
                 text += f"; it has {', '.join(noted)}" if noted else ""
@@ -346,7 +346,7 @@ class Reloader:
         waiting = list(self._states.items())
         while waiting:
             title, state = waiting.pop(0)
-            for texts, name in ((state.newest, title), (state.kept, f"what was kept of {title}")):
+            for texts, name in ((state.newest, title), (state.kept, f"the kept copy of {title}")):
                 if texts is None or (texts is state.kept and title in chosen):
                     continue
                 made = yield from self._made({**chosen, title: texts}, name)

@@ -88,8 +88,8 @@ class Tally:
         if self.elsewhere or self.nowhere:
             said.append(f"{self.elsewhere} pods elsewhere, {self.nowhere} nowhere{self.sample}")
         if self.left_out:
-            said.append(f"{self.left_out} pods not looked at: its share of the time is spent")
-        return f"of {self.pods} pods: " + ("; ".join(said) or "nothing would have been otherwise")
+            said.append(f"{self.left_out} pods not tried: its share of the time was used up")
+        return f"of {self.pods} pods: " + ("; ".join(said) or "nothing would have been different")
 
 
 def _by_rule(rules: Mapping[str, int]) -> str:
@@ -325,7 +325,7 @@ class Shadow:
                 self.telemetry.add(Count.PLUGIN_ERRORS)
                 if not one.faulty:
                     log.warning(
-                        "shadow of %s fails, and abstains where it does", name, exc_info=True
+                        "shadow of %s fails, and abstains for that pod", name, exc_info=True
                     )
                 one.faulty = True
         self._left -= self.clock.monotonic() - now

@@ -82,7 +82,7 @@ class ConfigMapSource:
         before, known = (None, ()) if old is None else (files_of(old), passed_over(old))
         for name in sorted({*names} - {*known}):
             _LOG.warning(
-                "%s: key %s is passed over: a policy's key ends in .policy; call it %s",
+                "%s: key %s is skipped: a policy's key ends in .policy; call it %s",
                 self.title,
                 name,
                 f"{name.partition('.')[0] or 'NAME'}{SUFFIX}",
@@ -157,7 +157,7 @@ class SelectedSources:
 
     def _drop(self, key: tuple[str, str]) -> None:
         source = self._sources.pop(key)
-        _LOG.warning("%s is selected no more: its rules go", source.title)
+        _LOG.warning("%s is no longer selected: its rules are withdrawn", source.title)
         self.leave(source)
 
     def on_unreadable(self, meta: Identity, reason: str) -> None:

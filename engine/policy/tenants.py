@@ -72,7 +72,7 @@ class Tenants:
         def source_of(namespace: str, name: str) -> ConfigMapSource | None:
             if not self._policies.tenant_of(f"{namespace}/{name}/"):
                 title = title_of(namespace, name)
-                _LOG.info("%s is left alone: policies.tenants has not its namespace", title)
+                _LOG.info("%s is skipped: policies.tenants does not list its namespace", title)
                 return None
             offer = partial(self.offer, selected_source(namespace, name, namespace))
             of = ConfigMapSource(namespace, name, offer)

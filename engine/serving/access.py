@@ -155,6 +155,6 @@ class Access:
         text = str(error)
         if text != self._said:
             forbidden = isinstance(error, StatusError) and error.code == _FORBIDDEN
-            hint = "; see what Berth must be allowed" if forbidden else ""
-            _LOG.warning("who may read metrics cannot be asked: %s%s", text, hint)
+            hint = "; Berth's role must allow it to create these reviews" if forbidden else ""
+            _LOG.warning("reviews of who may read metrics fail: %s%s", text, hint)
         self._said = text

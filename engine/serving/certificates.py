@@ -114,7 +114,7 @@ class Certificates:
         self._certificate, self._key = _places(files)
         self._is_ours = not files.certificate
         if self._is_ours and files.maker is None:
-            raise CertificateError("there is no certificate, and nobody to make one")
+            raise CertificateError("there is no certificate, and none can be made")
         self._kept = bool(self._certificate.name)
         self.served = Served(min_version)
         self._until = datetime.fromtimestamp(0, UTC)
@@ -133,9 +133,9 @@ class Certificates:
         async def look() -> None:
             self._renew()
             if self._until <= self._now():
-                raise ValueError(f"{self._ended(self._until)}: put a new one there")
+                raise ValueError(f"{self._ended(self._until)}: replace it")
 
-        await repeated("the certificate in force stays", look, self._sleep)
+        await repeated("the certificate was not renewed", look, self._sleep)
 
     def _renew(self) -> None:
         """Loads what has changed; makes a new one in time if it is ours.
@@ -197,7 +197,7 @@ class Certificates:
         return datetime.max.replace(tzinfo=UTC)
 
     def _ended(self, until: datetime) -> str:
-        return f"{self._certificate}: it ended on {until.date()}"
+        return f"{self._certificate}: it expired on {until.date()}"
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.time(), UTC)

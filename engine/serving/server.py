@@ -282,14 +282,14 @@ class Server:
                 return _text(_UNAUTHORIZED, "a client certificate is needed")
             return await self._called(call, request)
         if request.method not in ("GET", "HEAD"):
-            return _text(_BAD_METHOD, "only GET")
+            return _text(_BAD_METHOD, "only GET is allowed")
         group, _, name = path.strip("/").partition("/")
         checks = self._site.checks.get(group)
         if checks is not None:
             return self._checked(group, name, checks, request)
         page = self._site.pages.get(path)
         if page is None:
-            return _text(_NOT_FOUND, f"there are: {' '.join(self.paths)}")
+            return _text(_NOT_FOUND, f"not found; the paths are: {' '.join(self.paths)}")
         try:
             text = page.text(request.query)
         except NoSuchPageError as why:
@@ -298,13 +298,13 @@ class Server:
 
     async def _called(self, call: Call, request: web.Request) -> web.Response:
         if request.method != "POST":
-            return _text(_BAD_METHOD, "only POST")
+            return _text(_BAD_METHOD, "only POST is allowed")
         try:
             body = await request.read()
         except web.HTTPRequestEntityTooLarge:
             body = None
         if body is None or len(body) > call.most_bytes:
-            return _text(_TOO_LARGE, f"a body has at most {call.most_bytes} bytes")
+            return _text(_TOO_LARGE, f"the body is larger than {call.most_bytes} bytes")
         try:
             answer = await call.answer(body)
         except BadCallError as why:

@@ -78,7 +78,7 @@ class SharedPair:
 
     async def run(self) -> None:
         """Looks after it until cancelled."""
-        await repeated("the certificate is not in order", self.look, self.sleep)
+        await repeated("the certificate cannot be renewed or trusted", self.look, self.sleep)
 
     async def look(self) -> None:
         """Looks at the Secret, has its certificate trusted, and serves it.
@@ -93,7 +93,7 @@ class SharedPair:
         self.served.put(pair.certificate, pair.key)
         self._serving = pair.certificate
         self.until = self.maker.good_until(pair.certificate).timestamp()
-        _LOG.info('Serves the certificate of a Secret secret="%s"', self._name)
+        _LOG.info('Serving the certificate of a Secret secret="%s"', self._name)
 
     async def _pair(self) -> Pair:
         answer = await self.client.request("GET", self._path)

@@ -223,7 +223,7 @@ def _error_text(body: bytes) -> str:
 def _elsewhere(answer: HttpAnswer) -> str:
     """Where we are sent, which we do not follow: credentials are for whom they were given."""
     place = next((v for name, v in answer.headers.items() if name.lower() == "location"), "")
-    return f"it sends to {one_line(place)}; give that server's address as its url" if place else ""
+    return f"it redirects to {one_line(place)}; give that address as its url" if place else ""
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
@@ -407,7 +407,7 @@ def _secret(what: str, file: str) -> str:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
         raise _ServerAway(f"{what} file {file}: {why}") from error
     if not text or "\n" in text or "\r" in text:
-        raise _ServerAway(f"{what} file {file}: it holds {'lines' if text else 'nothing'}")
+        raise _ServerAway(f"{what} file {file}: it {'has several lines' if text else 'is empty'}")
     return text
 
 

@@ -275,7 +275,7 @@ class SignalStore:
         if matched.duplicates and not samples.duplicates:
             _LOG.warning("P603: metric %s: %s", self.names(question), _too_many(question, matched))
         if samples.error:
-            _LOG.info("metric %s: answered again", self.names(question))
+            _LOG.info("metric %s: has an answer again", self.names(question))
         samples.error = ""
         samples.series = matched.series
         samples.duplicates = matched.duplicates
@@ -378,8 +378,8 @@ def _too_many(question: Question, matched: Match) -> str:
     """What is told of series that are more than those whose values they are."""
     if question.of == CLUSTER:
         return (
-            f"the cluster has one value and the answer {matched.series} series, so it is missing;"
-            " let the query give one, as with sum(...) or avg(...)"
+            f"the answer has {matched.series} series, and the cluster one value, so it is missing;"
+            " have the query give one series, as with sum(...) or avg(...)"
         )
     return (
         f"{matched.duplicates} series more than {question.of}s;"

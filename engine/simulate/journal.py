@@ -95,7 +95,7 @@ class Recorder:
         except OSError as failed:
             self._ended, why = True, failed.strerror or str(failed)
         if self._ended:
-            _LOG.warning("The journal ends here, for it cannot be written: %s", why)
+            _LOG.warning("The journal ends here: it cannot be written: %s", why)
 
     def rules(self, bundle: str, files: Mapping[str, str], settings: Mapping[str, str]) -> None:
         """These rules are in force from here on."""
@@ -307,7 +307,7 @@ class _Replay:
         """
         entry = self._decode(line)
         if (entry.what == "journal") != (number == 1):
-            raise ValueError("a journal has its format in the first line, and only there")
+            raise ValueError("a journal has its format in the first line and only there")
         match entry.what:
             case "journal":
                 if entry.format != FORMAT:
@@ -366,7 +366,7 @@ class _Replay:
         pod, snapshot, framework = self._asked(entry)
         decision = self._decided.get(pod.uid)
         if decision is None:
-            raise ValueError("something is done about a pod before any decision")
+            raise ValueError("an action on a pod before any decision")
         if entry.what == Point.RESERVE.value:
             said = framework.reserve(pod, snapshot, entry.name).words
         elif entry.what == Point.PERMIT.value:

@@ -103,7 +103,7 @@ class PodParts(Source):
     reflector: Reflector[Pod]
     done: Callable[[], None]
     wiring: Wiring
-    _awaited: str = field(default="pods once more, for what was not kept of them", init=False)
+    _awaited: str = field(default="pods once more, for fields that were not kept", init=False)
 
     def awaited(self) -> str:
         """See `Source`."""

@@ -106,7 +106,7 @@ class UsageSource(Source):
         away = isinstance(error, StatusError) and error.code == _UNAVAILABLE
         self._answered |= away or isinstance(error, NotFound)
         if str(error) != self._error:
-            _LOG.warning("the usage of %ss is not known: %s", self.of, error)
+            _LOG.warning("the usage of %ss is unknown: %s", self.of, error)
         self._error = str(error)
         for question in self._questions():
             self.store.fail(question, str(error))

@@ -62,7 +62,7 @@ class Judge:
         answer = await self.judge(question)
         one = question.new or question.old or ConfigMap()
         _LOG.info(
-            'Judged configMap="%s/%s" operation="%s" dryRun="%s" allowed="%s" warnings=%d',
+            'Checked configMap="%s/%s" operation="%s" dryRun="%s" allowed="%s" warnings=%d',
             one.metadata.namespace,
             one.metadata.name,
             question.operation,
@@ -79,7 +79,7 @@ class Judge:
         source = None if new is None else self.in_force.source_of(new.metadata)
         if new is None or source is None:
             return Answer(warnings=() if was is None else (self._left(was),))
-        why = self.not_ready() or ("too many ask" if self._waiting >= _MOST_WAITING else "")
+        why = self.not_ready() or ("too many wait" if self._waiting >= _MOST_WAITING else "")
         if why:
             return _not_judged(why)
         if was is not None and old is not None and _policies(old) == _policies(new):
@@ -97,7 +97,7 @@ class Judge:
         if self.in_force.is_named(source):
             return f"{source.title} is a source of policies: its rules stay in force without it"
         unless = "" if source.tenant else ", unless it was the last"
-        return f"{source.title} is selected no more: its rules go{unless}"
+        return f"{source.title} is no longer selected: its rules are withdrawn{unless}"
 
     async def _tried(self, source: Source, config_map: ConfigMap) -> Answer:
         remembered = await self.remembered()
@@ -114,7 +114,7 @@ class Judge:
                 break
             now = self.clock.monotonic()
             if now >= until:
-                return _not_judged(f"it takes longer than {_LONGEST_SECONDS:g} s")
+                return _not_judged(f"checking takes longer than {_LONGEST_SECONDS:g} s")
             if now >= pause:  # others run in between
                 await asyncio.sleep(0)
                 pause = self.clock.monotonic() + _SLICE_SECONDS
@@ -129,7 +129,7 @@ def _policies(config_map: ConfigMap) -> object:
 
 
 def _not_judged(why: str) -> Answer:
-    return Answer(warnings=(f"the policies were not judged: {why}; {ASK}",))
+    return Answer(warnings=(f"the policies were not checked: {why}; {ASK}",))
 
 
 def _text(refusal: Refusal, source: Source) -> str:

@@ -93,7 +93,7 @@ class Webhook:
         measure_process(self.telemetry)
         self.in_force = InForce(
             options.settings,
-            Ears(wake=self._work.set, without="changes are judged without it"),
+            Ears(wake=self._work.set, without="changes are checked without it"),
             make_profiles(options.settings),
             clock=clock,
             telemetry=self.telemetry,
@@ -182,7 +182,7 @@ class Webhook:
             await registration.apply(None if trusted is None else certificates_in(trusted))
 
         holder = Certificates(files, self._clock, host=place.host, sleep=wiring.sleep)
-        return holder, [repeated("the registration is not in order", apply, wiring.sleep)]
+        return holder, [repeated("the webhook cannot be registered", apply, wiring.sleep)]
 
     def _not_synced(self) -> str:
         missing = [one.name for one in self._reflectors if not one.synced.is_set()]
@@ -217,8 +217,8 @@ class Webhook:
                 self._cluster = wire.decode(_status.decode, status).cluster
             return {} if data is None else lastgood.unpack(data)
         except (KubeError, TimeoutError, msgspec.DecodeError, lastgood.UnreadableError) as failed:
-            why = str(failed) or "the API server takes too long"
+            why = str(failed) or "the API server did not answer in time"
             if why != self._told:
                 self._told = why
-                _LOG.warning("What the scheduler keeps cannot be read: %s", why)
+                _LOG.warning("The policies that the scheduler keeps cannot be read: %s", why)
             return {}

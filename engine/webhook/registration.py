@@ -144,7 +144,7 @@ def _as_object(selector: Selector) -> dict[str, Any]:
     found = []
     for one in selector.requirements or ():
         if one.operator in ("Gt", "Lt"):
-            raise SelectorError(f"{one.key}: a webhook selects by =, !=, in, notin and existence")
+            raise SelectorError(f"{one.key}: a webhook selects by =, !=, in, notin or existence")
         values = {"values": list(one.values)} if one.values else {}
         found.append({"key": one.key, "operator": one.operator, **values})
     return {"matchExpressions": found}
@@ -198,8 +198,8 @@ class Registration:
             answer.checked()
         except StatusError as refused:
             if refused.code == _FORBIDDEN:
-                refused.add_note(f"{_KIND} {self.place.name} comes with the manifests")
+                refused.add_note(f"{_KIND} {self.place.name} is created by the manifests")
             raise
         if self._applied != encoded:
-            _LOG.info('The API server asks about policies configuration="%s"', self.place.name)
+            _LOG.info('The API server now asks about policies configuration="%s"', self.place.name)
         self._applied, self._trusted = encoded, trusted or b""

@@ -72,10 +72,10 @@ def read(body: bytes) -> Question:
             raise BadCallError("the review has no request")
         if (asked.kind.group, asked.kind.kind) != ("", _CONFIG_MAP):
             raise BadCallError(
-                f"asked about {one_line(asked.kind.kind)}; only ConfigMaps are judged"
+                f"asked about {one_line(asked.kind.kind)}; only ConfigMaps are checked"
             )
     except msgspec.DecodeError as wrong:
-        raise BadCallError(f"the body is no AdmissionReview: {one_line(str(wrong))}") from wrong
+        raise BadCallError(f"the body is not an AdmissionReview: {one_line(str(wrong))}") from wrong
     return asked
 
 

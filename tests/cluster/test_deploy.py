@@ -238,7 +238,7 @@ def test_a_second_release_of_one_scheduler_name_is_warned_of(control_plane):
     of = (f"--kubeconfig={control_plane.kubeconfig_file()}",)
     assert "WARNING" not in noted("first")
     assert "WARNING" not in noted("second", "--set=scheduler.profiles[0].schedulerName=other")
-    warning = "WARNING: the release in first answers to schedulerName berth, too"
+    warning = "WARNING: the release in namespace first has schedulerName berth, too"
     assert warning in noted("second")
     assert "WARNING" not in noted("second", "--set=replicas=0")
     assert "WARNING" not in noted("first")

@@ -84,7 +84,7 @@ def test_a_pod_that_does_not_start_is_told_what_comes_nearest(cluster):
     nearest = [line.strip() for line in lines if line.startswith(("  small", "  large", "  other"))]
     assert nearest == [
         "large would fit with 1600m more cpu",
-        "other but for net.policy:1: node.label test=test is false: test is no",
+        "other would fit but for net.policy:1: node.label test=test is false: test is no",
         "small would fit with 100m more cpu (it has 2 in all)",
     ]
     at = next(number for number, line in enumerate(lines) if "net.policy:1  filter:" in line)

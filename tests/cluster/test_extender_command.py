@@ -85,7 +85,7 @@ def test_nginx_lands_where_the_policy_says_and_an_edit_is_obeyed(cluster, flags)
     for n in range(4):
         cluster.creates("Node", node(f"n{n}", {"test": "test"} if n == 3 else {}))
     cluster.serves(NGINX + "score: if node.name is n1 then 100 else 0\nsort: pod.name\n", *flags)
-    cluster.logged("a.policy:3: not obeyed through an extender: kube-scheduler sorts its queue")
+    cluster.logged("a.policy:3: has no effect through an extender: kube-scheduler sorts its queue")
     nginx = [f"nginx-{n}" for n in range(5)]
     cluster.runs(*nginx, "other-0")
     assert cluster.placed(*nginx) == {"n3"}

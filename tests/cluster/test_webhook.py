@@ -53,7 +53,7 @@ class Hook:
         words = ["webhook", *flags, *where, f"--kubeconfig={kubeconfig}"]
         self.command = [sys.executable, "-m", "engine", *words]
 
-    def start(self, *flags, until="Serves the certificate"):
+    def start(self, *flags, until="Serving the certificate"):
         self.process = Process("webhook", [*self.command, *flags], self.log)
         self.process.start()
         self.wait_for_log(until, self.log.read_text().count(until) + 1)
@@ -132,7 +132,7 @@ def test_a_good_one_passes_and_what_is_odd_is_a_warning(hook):
     assert hook.in_cluster()["a.policy"] == WARNS
     code, said = hook.kubectl("delete", "configmap", "policies", f"-n={manifests.NAMESPACE}")
     assert code == 0
-    assert "its rules stay in force without it" in said
+    assert "its rules stay in force" in said
     code, said = hook.apply("x", key="readme")
     assert (code, "has no file whose name ends in .policy; it has readme" in said) == (1, True)
     assert hook.apply(GOOD)[0] == 0
@@ -151,11 +151,11 @@ def test_no_other_config_map_is_asked_about(hook):
 
 def test_a_certificate_that_is_lost_is_made_anew(hook):
     [first] = hook.trusted()
-    served = hook.log.read_text().count("Serves the certificate")
+    served = hook.log.read_text().count("Serving the certificate")
     path = f"{OF}/secrets/{NAME}"
     assert hook.plane.request("PATCH", path, {"data": None})[0] == 200
     wait_until("a new one is trusted", lambda: hook.trusted() != [first], seconds=90)
-    hook.wait_for_log("Serves the certificate", served + 1)
+    hook.wait_for_log("Serving the certificate", served + 1)
     code, said = hook.apply(BROKEN)
     assert (code, "denied the request" in said) == (1, True)
 

@@ -97,7 +97,7 @@ def _cluster(folder: Path, scheduler: str) -> Iterator[Path]:
             config = folder / "config.yaml"
             config.write_text(yaml.safe_dump(CONFIG))
             berth = Berth(plane, folder / "berth", "--config", config)
-            berth.start(until="Caches are filled")
+            berth.start(until="Caches are synced")
             stack.callback(berth.process.stop, seconds=5)
         else:
             real = KubeScheduler(plane)

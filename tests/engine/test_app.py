@@ -279,7 +279,7 @@ def test_a_source_that_is_no_good_keeps_the_rules_and_says_so(caplog):
         "broken": "was refused: home.policy:1:36: P101 there is no field `node.lable`",
         "emptied": "ConfigMap rules/policies has no file whose name ends in .policy; "
         "it has home.txt",
-        "deleted": "ConfigMap rules/policies is not there",
+        "deleted": "ConfigMap rules/policies does not exist",
     }
 
     async def main():
@@ -314,7 +314,7 @@ def test_without_its_config_map_nothing_is_scheduled_until_it_is_there():
         async with embedded(files=None) as cluster, process(cluster) as berth:
             name = berth.pod("nginx")
             await berth.until(lambda: berth.refusals)
-            assert berth.refusals[0].summary == "ConfigMap rules/policies is not there"
+            assert berth.refusals[0].summary == "ConfigMap rules/policies does not exist"
             await asyncio.sleep(0.02)
             assert (berth.node_of(name), berth.placed) == (None, [])
             berth.rules(TWO)
@@ -560,7 +560,7 @@ def test_only_the_pods_of_profiles_whose_source_is_no_good_wait(caplog):
             assert await berth.lands(berth.pod("goes"))
             await berth.until(lambda: berth.condition(waits))
             assert "ConfigMap rules/other" in berth.condition(waits)[2]
-            said = "ConfigMap rules/other is not there; nothing is scheduled for other until it is"
+            said = "ConfigMap rules/other does not exist; nothing is scheduled for other until "
             assert said in caplog.text
             assert berth.node_of(waits) is None
             data = {"metadata": {"name": "other"}, "data": {"a.policy": SCORE}}

@@ -168,7 +168,7 @@ def test_of_two_answers_to_a_request_the_first_counts_and_the_connection_goes() 
         assert (await get(channels)).body == b"hi"
         stream = await streamed(channels)
         assert b"".join([piece async for piece in stream.pieces()]) == b"abcde"
-        with pytest.raises(Broken, match="no HTTP"):
+        with pytest.raises(Broken, match="not HTTP"):
             await get(channels, method="POST")
 
     switched = b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
@@ -181,7 +181,7 @@ def test_of_two_answers_to_a_request_the_first_counts_and_the_connection_goes() 
     [
         ([b"HTTP/1.1 407 Who?\r\nContent-Length: 2\r\n\r\nno"], "it answers 407"),
         (None, "closed by the server"),
-        ([b"SSH-2.0-x\r\n\r\n"], "no HTTP"),
+        ([b"SSH-2.0-x\r\n\r\n"], "not HTTP"),
         ([b"HTTP/1.1 200 OK\r\n\r\n", END], ""),
     ],
 )

@@ -196,7 +196,7 @@ def test_who_is_stopped_before_all_is_listed_does_not_say_that_it_was(caplog):
 
     with caplog.at_level("INFO"):
         run(main)
-    assert "Caches are filled" not in caplog.text
+    assert "Caches are synced" not in caplog.text
 
 
 def test_who_is_stopped_before_all_is_listed_does_not_stand_for_election(monkeypatch):

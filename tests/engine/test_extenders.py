@@ -427,7 +427,7 @@ async def test_scores_that_are_none_are_left_out_and_told(answer, caplog):
         await settle(made, lambda: made.edge.binds)
     assert len(made.edge.binds) == 1
     assert f"extender {fake.url}/score: " in caplog.text
-    assert "it gives no score" in caplog.text
+    assert "its scores are left out" in caplog.text
 
 
 @in_a_loop
@@ -598,7 +598,7 @@ async def test_without_a_node_cache_victims_are_sent_as_pods():
         (meta(), "Unschedulable", LEFT_OUT),
         (500, "Unschedulable", "/preempt: it answers HTTP 500"),
         (meta(n9=["x"]), "Unschedulable", "names node 'n9', which it was not asked about"),
-        (meta(n1=[]), "Unschedulable", "it names no victim on node n1"),
+        (meta(n1=[]), "Unschedulable", "it names no victims on node n1"),
         (meta(n1=["uid-of-nobody"]), "Unschedulable", LEFT_OUT),
     ],
 )
@@ -689,7 +689,7 @@ async def test_an_extender_binds_in_our_place_and_what_became_of_it_is_asked():
         made.edge.resolve_answers.append(refused)
         outcome, why = await bind(fake)
         assert (outcome, len(fake.asked)) == (BindOutcome.PUT_OFF, asked)
-        assert why.endswith("/bind: not sent, as this replica does not lead any longer")
+        assert why.endswith("/bind: not sent, as this replica no longer leads")
 
 
 # ---- gangs, and the cycle itself
@@ -756,17 +756,23 @@ def test_a_journal_line_holds_an_opinion_and_gives_it_back():
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"urlPrefix": "127.0.0.1"}, "extenders.0.urlPrefix: '127.0.0.1' is no address"),
-        ({"urlPrefix": "http://h:99999"}, "extenders.0.urlPrefix: 'http://h:99999' is no address"),
-        ({"filterVerb": "a b"}, "extenders.0.filterVerb: 'a b' is no path"),
+        ({"urlPrefix": "127.0.0.1"}, "extenders.0.urlPrefix: '127.0.0.1' is not a URL"),
+        (
+            {"urlPrefix": "http://h:99999"},
+            "extenders.0.urlPrefix: 'http://h:99999' is not a URL",
+        ),
+        ({"filterVerb": "a b"}, "extenders.0.filterVerb: 'a b' is not a path"),
         ({"prioritizeVerb": "p"}, "extenders.0: weight must be greater than 0"),
-        ({"managedResources": [{"name": "cpu"}]}, "managedResources.0.name: 'cpu' is no extended"),
-        ({"managedResources": [{"name": GPU}] * 2}, "managedResources: example.com/gpu is there"),
+        (
+            {"managedResources": [{"name": "cpu"}]},
+            "managedResources.0.name: 'cpu' is not an extended",
+        ),
+        ({"managedResources": [{"name": GPU}] * 2}, "managedResources: example.com/gpu is listed"),
         ({"tlsConfig": {"insecure": True, "caFile": "x"}}, "insecure and a CA exclude each other"),
         ({"tlsConfig": {"certFile": "x"}}, "a certificate and its key belong together"),
         ({"tlsConfig": {"caData": "?"}}, "extenders.0.tlsConfig.caData: is not base64"),
         ({"enableHttps": True}, "extenders.0.enableHttps: this field is unknown"),
-        ({"httpTimeout": "-1s"}, "extenders.0.httpTimeout: '-1s' is no duration"),
+        ({"httpTimeout": "-1s"}, "extenders.0.httpTimeout: '-1s' is not a duration"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_its_place(fields, said):

@@ -154,7 +154,7 @@ def test_what_a_stock_scheduler_does_not_hear_of_is_told_by_line():
     told = list(unsaid(compiled({"a.policy": text}).plans))
     assert [line.partition(": ")[0] for line in told] == [f"a.policy:{n}" for n in (1, 2, 3, 4)]
     assert told[1].endswith(
-        "not obeyed through an extender: kube-scheduler asks nobody before the queue"
+        "has no effect through an extender: kube-scheduler asks no extender before the queue"
     )
     assert list(unsaid(compiled({"a.policy": TEXT}).plans)) == []
 
@@ -208,4 +208,4 @@ def test_its_pods_profile_may_have_policies_of_its_own(tmp_path):
 def test_without_policies_there_is_nothing_to_serve():
     done = run()
     assert done.exit_code == 1
-    assert "there is nothing to say: give --policies" in done.output
+    assert "there are no policies to serve: give --policies" in done.output

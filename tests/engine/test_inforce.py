@@ -95,10 +95,10 @@ def test_the_last_good_texts_are_waited_for_while_the_server_does_not_answer(bef
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (status_error(403, b""), "What was kept of policies cannot be read"),
-        (b"no bytes of ours", "What was kept of policies is of no use"),
+        (status_error(403, b""), "Kept policies cannot be read"),
+        (b"no bytes of ours", "Kept policies cannot be used"),
         (zlib.compress(b'{"format": 2, "sources": {}}'), "its format is 2"),
-        (KEPT[:-4], "it is cut off, or too large"),
+        (KEPT[:-4], "it is truncated or too large"),
         (None, ""),
     ],
 )

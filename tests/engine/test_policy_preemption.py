@@ -75,7 +75,7 @@ async def test_the_first_line_that_applies_decides_and_without_one_the_profile_d
     made.comes("poor", cpu="1", priority=10, labels={"poor": "yes"})
     await settle(made)
     told = {name: message for name, _, message in made.edge.conditions}
-    assert told["calm"].endswith("preemption (p.policy:1): this pod evicts nobody")
+    assert told["calm"].endswith("preemption (p.policy:1): this pod may evict nobody")
     assert made.cache.nominated_node("uid-default-calm") == "", "nobody makes room there"
     assert (
         "preemption (p.policy:2): 0/1 nodes are available: 1 No preemption victims"

@@ -200,12 +200,12 @@ def test_a_node_that_comes_into_sight_wakes():
         ({"pluginConfig": [{"name": "Nope"}]}, "no plugin is named 'Nope'"),
         (
             {"pluginConfig": [{"name": "VolumeBinding", "args": {"kind": "NodeAffinityArgs"}}]},
-            "plugin 'VolumeBinding': its arguments are of kind NodeAffinityArgs, and not"
+            "plugin 'VolumeBinding': its arguments have kind NodeAffinityArgs instead of"
             " VolumeBindingArgs",
         ),
         (
             {"pluginConfig": [{"name": "InterPodAffinity", "args": {"apiVersion": "v1"}}]},
-            "plugin 'InterPodAffinity': its arguments are of apiVersion v1, and not"
+            "plugin 'InterPodAffinity': its arguments have apiVersion v1 instead of"
             " kubescheduler.config.k8s.io/v1",
         ),
         (
@@ -240,8 +240,8 @@ def test_a_node_that_comes_into_sight_wakes():
                     {"name": "NodeResourcesFit", "args": {"ignoredResources": ["a.b/c d"]}}
                 ]
             },
-            "plugin 'NodeResourcesFit': ignoredResources: 'a.b/c d' is no name of a resource,"
-            " or of a group",
+            "plugin 'NodeResourcesFit': ignoredResources: 'a.b/c d' is not the name of a"
+            " resource or group",
         ),
         (
             {"pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": {}}}]},
@@ -281,7 +281,7 @@ def test_a_node_that_comes_into_sight_wakes():
         ),
         (
             {"pluginConfig": [{"name": "DynamicResources", "args": {"filterTimeout": "1d"}}]},
-            "plugin 'DynamicResources': filterTimeout: '1d' is no duration; write one like 10s",
+            "plugin 'DynamicResources': filterTimeout: '1d' is not a duration; write one like 10s",
         ),
         (
             {"plugins": {"multiPoint": {"disabled": [{"name": "PrioritySort"}]}}},

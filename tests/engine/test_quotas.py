@@ -314,7 +314,7 @@ async def test_who_waits_for_what_victims_leave_is_promised_it():
     for number, asked in enumerate(("1", "3", "1")):
         made.comes(f"a{number}", namespace="a", cpu=asked)
         await settle(made)
-    words = "node n2 is promised, waiting for those to be gone that were evicted"
+    words = "node n2 is promised, waiting for evicted pods to be gone"
     assert made.words("a1").endswith(words)
     assert made.edge.evictions == ["b0", "b1"]
 

@@ -696,7 +696,7 @@ async def test_stopping_does_not_wait_for_a_server_that_never_answers(caplog):
     stop.set()
     await task
     assert world.assigned() == ("n1", True)
-    assert 'Left with its binding unknown pod="default/p"' in caplog.text
+    assert 'Binding unknown at exit pod="default/p"' in caplog.text
 
 
 @in_a_loop

@@ -482,7 +482,7 @@ def test_a_disk_that_is_full_ends_the_journal_and_nothing_else(whole, caplog):
     for number in range(9):
         recorder.cache.add_node(make_node(f"n{number}"))
     assert [record.message for record in caplog.records] == [
-        "The journal ends here, for it cannot be written: No space left on device"
+        "The journal ends here: it cannot be written: No space left on device"
     ]
     assert all(json.loads(line) for line in disk.getvalue().split(b"\n")[:-1])
 

@@ -468,7 +468,7 @@ def test_an_edit_that_reads_what_was_not_kept_of_pods_has_them_listed_once_more(
                 assert await berth.lands(berth.pod("p")) == second
                 notes = [note for reason, note in berth.events("ConfigMap")
                          if reason == "PoliciesAwaiting"]  # fmt: skip
-                assert notes[0].endswith("pods once more, for what was not kept of them")
+                assert notes[0].endswith("pods once more, for fields that were not kept")
 
     run(main)
 

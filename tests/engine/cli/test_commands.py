@@ -285,7 +285,7 @@ def test_explain_of_a_bundled_policy():
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("P000", "P000 is not a code of the policy language; codes look like P203"),
+        ("P000", "P000 is not a code of the language; codes look like P203"),
         ("P9999", "`P9999` is not a code, statement, field, function, metric or bundled policy"),
         ("../README", "codes look like P203, fields like pod.name"),
         ("", "codes look like P203, fields like pod.name"),
@@ -346,18 +346,21 @@ def test_the_example_of_the_help_is_right(tmp_path, monkeypatch):
         (["--config", "none.yaml"], "none.yaml: cannot be read: No such file or directory"),
         (["--policies", "x", "--policy-configmap", "a/b"], "exclude each other; give one"),
         (["--policy-configmap", "rules"], "'rules' names no ConfigMap; write NAMESPACE/NAME"),
-        (["--prometheus-url", "x"], "'x' is no address; write one like"),
+        (["--prometheus-url", "x"], "'x' is not an address; write one like"),
         (["--record", "no/such/folder"], "no/such/folder: cannot be written: No such file"),
-        (["--pod-max-in-unschedulable-pods-duration=x"], "-duration: 'x' is no duration above 0"),
+        (
+            ["--pod-max-in-unschedulable-pods-duration=x"],
+            "-duration: 'x' is not a duration above 0",
+        ),
         (["--tls-cert-file=x.crt"], "--tls-cert-file and --tls-private-key-file belong together"),
         (
             ["--authorization-always-allow-paths=/livez,/a*b"],
             "--authorization-always-allow-paths: '/a*b': a * may only stand at the end",
         ),
-        (["--leader-elect-resource-name=A B"], "resourceName: 'A B' is no name of a lease; write"),
+        (["--leader-elect-resource-name=A B"], "resourceName: 'A B' is not a lease name; write"),
         (
             ["--leader-elect-resource-namespace=a.b"],
-            "resourceNamespace: 'a.b' is not the name of a nam",
+            "resourceNamespace: 'a.b' is not a namespace nam",
         ),
         (
             ["--secure-port=0", "--kubeconfig=no/such"],
@@ -435,7 +438,7 @@ def test_run_refuses_a_configuration_before_it_overwrites_a_journal(text, args, 
     ("folder", "said"),
     [
         ("here", "has no file whose name ends in .policy"),
-        ("nowhere", "is not there"),
+        ("nowhere", "does not exist"),
         ("here/a.txt", "cannot be read ("),
     ],
 )

@@ -307,7 +307,7 @@ def test_an_older_configuration_in_the_manifest_of_its_scheduler(world):
         "default weights: TaintToleration has 3",
         "EBSLimits: NodeVolumeLimits counts",
         "NodeResourcesMostAllocated: give NodeResourcesFit scoringStrategy: {type: Most",
-        "parallelism: 8 changes nothing",
+        "parallelism: 8 has no effect",
     ]
     for line, said in zip(world.told(), told, strict=True):
         assert line.startswith(said)

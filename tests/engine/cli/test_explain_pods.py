@@ -83,7 +83,7 @@ def test_a_pod_with_a_node_is_told_who_outvoted_whom(explained):
     assert "n1 is the best of 2 nodes that can take it, of 4." in text
     assert "    net.policy:2                      100    0  score: node.cpu.free" in text
     assert (
-        "n2 has 81 less: NodeResourcesFit -75, net.policy:2 -50;"
+        "n2 scores 81 less: NodeResourcesFit -75, net.policy:2 -50;"
         " net.policy:3 +40, NodeResourcesBalancedAllocation +4 speak for it and are outvoted."
     ) in text
 
@@ -107,10 +107,10 @@ def test_what_comes_nearest_is_told_first(explained):
     nearest = [line.strip() for line in text.splitlines() if line.startswith("  n")]
     assert nearest == [
         "n2 would fit with 5900m more cpu",
-        "n3 but for net.policy:1: node.label test=test is false: test is other",
+        "n3 would fit but for net.policy:1: node.label test=test is false: test is other",
         "n1 would fit with 3900m more cpu (it has 4 in all)",
-        "n4 but for TaintToleration: node(s) had untolerated taint(s) (taint gpu:NoSchedule);"
-        " net.policy:1: node.label test=test is false: test is <none>;"
+        "n4 would fit but for TaintToleration: node(s) had untolerated taint(s) "
+        "(taint gpu:NoSchedule); net.policy:1: node.label test=test is false: test is <none>;"
         " 5900m more cpu (it has 2 in all) needed",
     ]
     shown = text.splitlines()
@@ -136,9 +136,9 @@ def test_labels_that_a_pod_wants_are_told_with_those_that_a_node_has(tmp_path):
         words = ["explain", "pod", name, "-f", str(tmp_path / "all.yaml"), "--format", "json"]
         return json.loads(CliRunner().invoke(main, words).stdout)["nearest"][0]["nearly"]
 
-    reason = "but for NodeAffinity: node(s) didn't match Pod's node affinity/selector"
+    reason = "would fit but for NodeAffinity: node(s) didn't match Pod's node affinity/selector"
     assert nearly("picky") == f"{reason} (label zone is <none>, the pod wants a)"
-    assert nearly("affine") == f"{reason} (it wants disk In [ssd, nvme], disk is hdd)"
+    assert nearly("affine") == f"{reason} (the pod wants disk In [ssd, nvme], disk is hdd)"
 
 
 def test_a_member_is_told_whether_its_gang_can_start(tmp_path):
@@ -243,7 +243,7 @@ def test_a_node_that_a_pod_does_not_name_is_told_once():
     terms = {"nodeSelectorTerms": [{"matchFields": [in_]}]}
     named = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     cpu = ("NodeResourcesFit", "Insufficient cpu")
-    words = "node(s) didn't match Pod's node affinity/selector (it wants metadata.name In [a])"
+    words = "node(s) didn't match Pod's node affinity/selector (the pod wants metadata.name In [a])"
     found = missed(make_pod("p", cpu="2", spec={"affinity": named}), cache)
     assert found == {"a": [cpu], "b": [("NodeAffinity", words), cpu]}
 
@@ -260,22 +260,22 @@ def test_room_that_is_promised_to_others_is_told():
     cache = Cache()
     cache.add_node(make_node("a", cpu="1"))
     cache.nominate(make_pod("first", cpu="1", priority=9), "a")
-    words = "the room is promised to pods that preempted others for it"
+    words = "the room is promised to pods that evicted others for it"
     assert missed(make_pod("p", cpu="1"), cache) == {"a": [("nominated pods", words)]}
 
 
 def test_a_node_that_is_asked_about_is_told_wherever_it_comes(explained):
     text = explained("pod", "web-big", "--most", "1", "--node", "n4")
-    assert "n4 but for TaintToleration" in text
+    assert "n4 would fit but for TaintToleration" in text
     assert "no node n11; did you mean n1?" in explained("pod", "web", "--node", "n11", exit_code=1)
 
 
 def test_a_pod_on_a_node_is_decided_about_as_if_it_were_not_there(explained):
     text = explained("pod", "busy")
     assert "The pod is on n2. Were it pending" in text
-    assert "2 are equally good, of which it is one by its name" in text
+    assert "2 are equally good, and the tie is broken by name" in text
     other = "n2" if "default/busy: n3" in text else "n3"
-    assert f"{other} has as much from everyone." in text
+    assert f"{other} has the same scores." in text
 
 
 def test_a_node_is_told_by_the_pods_that_could_come(explained):
@@ -293,7 +293,7 @@ def test_lines_that_stop_a_pod_before_the_nodes_are_shown(explained, tmp_path):
     stop = "gate: namespace.label open=yes\nprefilter: pod.cpu < 4\n"
     (tmp_path / "net.policy").write_text(stop)
     text = explained("pod", "web")
-    assert "It is not tried yet, net: namespace.label open=yes is false" in text
+    assert "It is not tried yet: net: namespace.label open=yes is false" in text
     assert "net.policy:1  gate: namespace.label open=yes" in text
     (tmp_path / "net.policy").write_text(stop.splitlines()[1])
     text = explained("pod", "web-big")

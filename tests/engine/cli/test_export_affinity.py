@@ -54,27 +54,27 @@ def terms(text):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("filter: node.label[a] starts with x", "affinity knows labels and names of nodes"),
-        ("filter: node.label[a] == pod.label[a]", "compared whole with constants: in, not in"),
+        ("filter: node.label[a] starts with x", "affinity compares only labels and names of nodes"),
+        ("filter: node.label[a] == pod.label[a]", "as a whole, with constants: in, not in"),
         (
             "filter: node.cpu.free > 2",
-            "`node.cpu.free > 2`: affinity knows labels and names of nodes",
+            "`node.cpu.free > 2`: affinity compares only labels and names of nodes",
         ),
         (
             "filter: node.label a=b and pod.cpu > 1",
-            "`pod.cpu > 1`: affinity knows labels and names",
+            "`pod.cpu > 1`: affinity compares only labels and names",
         ),
-        ("filter: count(node.pods where it.label a) < 2", "affinity knows labels"),
-        ('filter: node.zone == "a b"', "it leaves no node, which affinity has no word for"),
-        ("filter: number(node.name) > 3", "a name is no number to affinity"),
+        ("filter: count(node.pods where it.label a) < 2", "affinity compares only labels"),
+        ('filter: node.zone == "a b"', "it allows no node, which affinity cannot express"),
+        ("filter: number(node.name) > 3", "affinity compares no names as numbers"),
         ("filter: number(node.label[a]) > 99999999999999999999", "the number is too large for"),
-        ("filter: node.images contains nginx", "affinity knows labels"),
-        ("filter: node.label[a] == node.label[b]", "affinity knows labels"),
+        ("filter: node.images contains nginx", "affinity compares only labels"),
+        ("filter: node.label[a] == node.label[b]", "affinity compares only labels"),
         (
             "filter: cpu_usage is missing or cpu_usage < 50%",
-            "affinity knows labels",
+            "affinity compares only labels",
         ),
-        ('filter: node.label["a b"] is "x"', "'a b' is no key that a label can have"),
+        ('filter: node.label["a b"] is "x"', "'a b' is not a valid label key"),
         ("score: 50", "it is not a filter"),
         ("gate: pod.label go", "it is not a filter"),
     ],
@@ -119,7 +119,7 @@ def test_check_notes_filters_that_autoscalers_do_not_see_only_when_asked(tmp_pat
     assert asked.exit_code == 0
     assert asked.output.count("note[P405]") == 2
     assert "`berth export-affinity` prints what to write there" in asked.output
-    assert "`node.cpu.free > 2`: affinity knows labels and names" in asked.output
+    assert "`node.cpu.free > 2`: affinity compares only labels and names" in asked.output
 
 
 def test_the_page_about_autoscalers_shows_what_is_printed(tmp_path, monkeypatch):

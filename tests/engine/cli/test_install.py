@@ -82,7 +82,7 @@ def test_an_image_that_no_node_can_pull_is_not_put_into_a_cluster(image):
 def test_a_namespace_that_no_cluster_can_have_is_refused():
     done = CliRunner().invoke(main, ["install", "--dry-run", "--namespace", "My NS"])
     assert done.exit_code == 2
-    assert "'My NS' is not the name of a namespace" in done.output
+    assert "'My NS' is not a namespace name" in done.output
 
 
 def test_the_role_has_every_kind_that_is_watched():

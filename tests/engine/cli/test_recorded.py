@@ -57,7 +57,7 @@ def test_a_pod_that_waits_says_where_first(waits, said):
         (
             ["pod", "a/b", "--scheduler", "http://x"],
             1,
-            "http://x is not the address of a scheduler",
+            "http://x is not a scheduler's address",
         ),
         (["pod", "a/b", "--scheduler", "https://127.0.0.1:9"], 1, "cannot be asked: "),
         (["node", "n", "--scheduler", "https://127.0.0.1:9"], 2, "--scheduler explains pods only"),

@@ -31,7 +31,9 @@ def test_nobody_is_put_to_sleep_for_long(
 
 def test_who_is_not_known_is_told_what_may_be_wrong() -> None:
     body = json.dumps({"reason": "Unauthorized", "message": "Unauthorized", "code": 401}).encode()
-    assert str(status_error(401, body)).startswith("401 Unauthorized: it knows no such credentials")
+    assert str(status_error(401, body)).startswith(
+        "401 Unauthorized: the credentials are not accepted"
+    )
     body = json.dumps({"reason": "Unauthorized", "message": "it ended at noon"}).encode()
     assert str(status_error(401, body)) == "401 Unauthorized: it ended at noon"
 

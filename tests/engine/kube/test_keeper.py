@@ -175,7 +175,7 @@ def test_what_somebody_changed_is_not_used(caplog):
     for value in ("bm90", "%%%"):
         server.there["berth-last-good-b-0"]["binaryData"] = {"policies": value}
         assert loaded(server) is None
-    assert "last-good are not whole, and not used" in caplog.text
+    assert "last-good are incomplete, and not used" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["last-good", "last-good-b-0", "status"])
@@ -282,7 +282,7 @@ def test_texts_that_are_too_large_are_told_once_and_in_the_status(caplog):
 
     told = []
     asyncio.run(main())
-    assert told == [f"they are too large: {MOST_BYTES + 1} bytes, and {MOST_BYTES} have room", ""]
+    assert told == [f"they are too large: {MOST_BYTES + 1} bytes, and at most {MOST_BYTES} fit", ""]
     assert [one.levelname for one in caplog.records] == ["ERROR"]
 
 

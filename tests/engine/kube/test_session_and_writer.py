@@ -335,7 +335,7 @@ class TestFence:
 
     def test_the_right_ends_while_a_connection_is_made(self) -> None:
         why, heard, left = self.refused(True, False)
-        assert (why, heard, left) == ("not sent, as this replica does not lead any longer", "", 0)
+        assert (why, heard, left) == ("not sent, as this replica no longer leads", "", 0)
 
     def test_it_ends_while_new_credentials_are_read(self) -> None:
         async def run() -> None:
@@ -702,7 +702,7 @@ class TestConfiguration:
                 await session.close()
 
         asyncio.run(run())
-        [told] = [one.getMessage() for one in caplog.records if "read again" in one.getMessage()]
+        [told] = [one.getMessage() for one in caplog.records if "be reloaded" in one.getMessage()]
         assert told.endswith(f"No such file or directory ({trusted}, {shown}, {key})")
 
     def test_where_certificates_are_gone_new_connections_take_those_of_before(
@@ -740,15 +740,18 @@ class TestConfiguration:
     @pytest.mark.parametrize(
         ("script", "said"),
         [
-            ("sleep 60 & echo $! > $PIDS; wait", "it did not end within 0.5 s"),
-            ("yes", "it says more than 100000 bytes"),
-            ("yes >&2", "it says more than 100000 bytes"),
+            ("sleep 60 & echo $! > $PIDS; wait", "it did not exit within 0.5 s"),
+            ("yes", "its output is longer than 100000 bytes"),
+            ("yes >&2", "its output is longer than 100000 bytes"),
             ("echo oops", "JSON is malformed"),
             ("printf '\\377'", "malformed"),
             ("echo {}", "missing required field"),
-            ("""echo '{"apiVersion":"v2","status":{"token":"t"}}'""", "it speaks v2 and not v1"),
+            (
+                """echo '{"apiVersion":"v2","status":{"token":"t"}}'""",
+                "its output is of v2, not v1",
+            ),
             ("""echo '{"apiVersion":"v1","status":{"token":""}}'""", "neither a token nor"),
-            ("printf 'no\\nway\\033' >&2; exit 3", r"it ended with 3: no way\x1b"),
+            ("printf 'no\\nway\\033' >&2; exit 3", r"it exited with 3: no way\x1b"),
         ],
     )
     def test_a_program_that_gives_no_credentials_is_an_error_and_ends(
@@ -995,7 +998,7 @@ class TestConfiguration:
             ),
             (
                 yaml.safe_dump({**kubeconfig("https://h"), "users": [{"name": "x", "user": {}}]}),
-                "there is no user 'u', whom the context names",
+                "the context names user 'u', which does not exist",
             ),
             (yaml.safe_dump(through("socks5://h:1")), "proxy-url 'socks5://h:1' is not an http"),
             (
@@ -1004,12 +1007,12 @@ class TestConfiguration:
             ),
             (yaml.safe_dump(kubeconfig("https://h:99999")), "server 'https://h:99999' is not an"),
             (yaml.safe_dump(kubeconfig("https://[::1:6443")), "server 'https://[::1:6443' is not"),
-            ("", "it is no kubeconfig, which has clusters, users and contexts"),
-            ("- a", "it is no kubeconfig"),
-            ("a", "it is no kubeconfig"),
+            ("", "it is not a kubeconfig with clusters, users and contexts"),
+            ("- a", "it is not a kubeconfig"),
+            ("a", "it is not a kubeconfig"),
             (
                 yaml.safe_dump(kubeconfig("https://h", token="t", **{"as": "a", "as-groups": []})),
-                "its user has as, as-groups, and Berth speaks as nobody else",
+                "its user has as, as-groups, but Berth does not impersonate",
             ),
             (
                 yaml.safe_dump(kubeconfig("https://h", **{"auth-provider": {"name": "azure"}})),

@@ -58,8 +58,8 @@ def test_a_plugin_gets_its_arguments_and_is_imported_when_it_is_named(install):
             "fails: AttributeError: 'P' object has no attribute 'points'",
         ),
         (f"{GOOD}    def points(self): return 1\ndef make(args): return P()\n",
-         "gives no Points but int"),
-        (f"{GOOD}    name = 'Other'\ndef make(args): return P()\n", "calls itself 'Other'"),
+         "returns int instead of Points"),
+        (f"{GOOD}    name = 'Other'\ndef make(args): return P()\n", "has the name 'Other'"),
         (f"{GOOD}    name = property(lambda self: 1 / 0)\ndef make(args): return P()\n",
          "fails: ZeroDivisionError: division by zero"),
     ],
@@ -74,6 +74,6 @@ def test_one_that_is_broken_is_refused_by_name(code, said, install):
 def test_two_of_one_name_are_refused(install):
     for name in ("one", "two"):
         install(name, f"{GOOD}def make(args): return P()\n", "Theirs")
-    told = "^plugin 'Theirs': there are several of that name: of one and two$"
+    told = "^plugin 'Theirs': several packages have one of that name: one and two$"
     with pytest.raises(ValueError, match=told):
         make_plugin("Theirs")

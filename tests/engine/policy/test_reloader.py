@@ -195,7 +195,7 @@ def test_a_source_that_is_gone_or_emptied_keeps_its_rules():
     world = World()
     world.offer(GOOD)
     (gone,) = world.offer(None)
-    assert gone.text == "folder x is not there"
+    assert gone.text == "folder x does not exist"
     (empty,) = world.offer({})
     assert empty.text == "folder x has no file whose name ends in .policy"
     assert world.text == GOOD
@@ -401,7 +401,7 @@ def test_a_key_that_is_no_policy_by_its_name_is_told_of_once(caplog):
     source.on_add(first)
     assert offers.passed_over == ("nginx.txt",)
     told = (
-        "ConfigMap berth/rules: key nginx.txt is passed over: a policy's key ends in .policy; "
+        "ConfigMap berth/rules: key nginx.txt is skipped: a policy's key ends in .policy; "
         "call it nginx.policy"
     )
     assert [record.getMessage() for record in caplog.records] == [told]
@@ -712,7 +712,7 @@ def test_a_key_without_a_text_is_a_policy_without_a_rule_and_told(text):
 
 def test_a_key_without_a_name_is_no_policy(caplog):
     assert offered({".policy": "score: 1\n"}) == ({}, (".policy",))
-    assert "key .policy is passed over: a policy's key ends in .policy; call it NAME.policy" in (
+    assert "key .policy is skipped: a policy's key ends in .policy; call it NAME.policy" in (
         caplog.text
     )
 

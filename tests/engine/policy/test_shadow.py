@@ -206,7 +206,7 @@ async def test_its_share_of_the_time_is_bounded_and_what_is_left_out_is_told():
     assert made.world.telemetry[Count.SHADOW_LEFT_OUT] == tally.left_out
     clock.advance(10.0)
     await made.world.turn()
-    assert f"{tally.left_out} pods not looked at: its share of the time is spent" in made.told[0]
+    assert f"{tally.left_out} pods not tried: its share of the time was used up" in made.told[0]
     await made.places("late")
     assert made.tally().pods == tally.pods
 
@@ -225,7 +225,7 @@ async def test_a_policy_that_fails_in_shadow_abstains_and_stops_nobody(caplog):
     assert made.tally("p2").pods == 2
     assert made.world.telemetry[Count.PLUGIN_ERRORS] == 2
     assert [one.message for one in caplog.records if "shadow" in one.message] == [
-        "shadow of p1 fails, and abstains where it does"
+        "shadow of p1 fails, and abstains for that pod"
     ]
 
 

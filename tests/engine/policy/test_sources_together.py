@@ -189,7 +189,7 @@ def test_the_pods_of_a_profile_that_waits_are_gated_and_the_others_are_scheduled
     status = found.pre_enqueue(make_pod("p", scheduler="one"), snapshot)
     assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     assert status.reasons == (
-        "the policies of ConfigMap x/c, which are for this profile, are no good",
+        "the policies of ConfigMap x/c, which are for this profile, are not usable",
     )
     assert found.pre_enqueue(make_pod("p", scheduler="two"), snapshot) is Status.SUCCESS
     mended = frameworks_of(profiles, bundle, worlds=Worlds(UTC, ()))
@@ -447,7 +447,7 @@ def test_a_guard_takes_back_what_makes_pods_wait_and_only_once():
     assert watched.after(0.5, Load(500, 900)) == [], "it looks once a second"
     assert watched.after(0.5, Load(52, 900)) == []
     assert watched.after(1.0, Load(53, 900)) == [
-        "pending pods rose from 3 to 53 in 2 s, and 50 is allowed"
+        "pending pods rose from 3 to 53 in 2 s; the limit is +50"
     ]
     assert watched.guard.due is None
     assert len(watched.after(1.0, Load(99, 900))) == 1
@@ -461,7 +461,7 @@ def test_a_guard_looks_at_errors_and_no_longer_than_it_is_told():
     assert watched.after(1.0, Load(900, 900)) == []
     watched.guard.changed(watched.load)
     assert watched.after(1.0, Load(900, 910)) == [
-        "errors rose from 900 to 910 in 1 s, and 10 is allowed"
+        "errors rose from 900 to 910 in 1 s; the limit is +10"
     ]
 
 
@@ -471,7 +471,7 @@ def test_a_change_that_follows_another_does_not_hide_what_that_one_did():
     watched.after(30.0, Load(40, 1))
     watched.guard.changed(watched.load)
     assert watched.after(20.0, Load(53, 1)) == [
-        ("pending pods rose from 3 to 53 in 50 s, and 50 is allowed", 2)
+        ("pending pods rose from 3 to 53 in 50 s; the limit is +50", 2)
     ]
     assert watched.guard.due is None
 
@@ -482,12 +482,12 @@ def test_the_last_change_since_which_too_much_came_is_taken_back_first():
         watched.guard.changed(watched.load)
         watched.after(10.0, Load(3, 1))
     watched.after(10.0, Load(60, 9))
-    assert watched.back == ["pending pods rose from 3 to 60 in 20 s, and 50 is allowed"]
+    assert watched.back == ["pending pods rose from 3 to 60 in 20 s; the limit is +50"]
     assert watched.watched[-1] == 1
     watched.after(1.0, Load(10, 18))
     assert len(watched.back) == 1, "what came with the other is none of its own"
     watched.after(1.0, Load(60, 18))
-    assert watched.back[1:] == ["pending pods rose from 3 to 60 in 32 s, and 50 is allowed"]
+    assert watched.back[1:] == ["pending pods rose from 3 to 60 in 32 s; the limit is +50"]
     assert watched.guard.due is None
 
 
@@ -498,7 +498,7 @@ def test_a_change_whose_time_is_up_when_a_later_one_is_taken_back_is_looked_at_o
     watched.guard.changed(watched.load)
     assert len(watched.after(1.0, Load(60, 1))) == 1
     assert watched.after(10.0, Load(60, 1))[1:] == [
-        "pending pods rose from 3 to 60 in 70 s, and 50 is allowed"
+        "pending pods rose from 3 to 60 in 70 s; the limit is +50"
     ]
     watched.guard.changed(watched.load)
     watched.after(59.5, Load(60, 1))
@@ -519,7 +519,7 @@ def test_a_change_that_went_well_is_not_taken_back_for_a_later_one():
     assert watched.watched == [1, 1], "the first may not be gone back on any more"
     assert watched.after(10.0, Load(89, 1)) == []
     assert watched.after(10.0, Load(90, 1)) == [
-        "pending pods rose from 40 to 90 in 50 s, and 50 is allowed"
+        "pending pods rose from 40 to 90 in 50 s; the limit is +50"
     ]
 
 

@@ -137,5 +137,5 @@ def test_levels_are_those_of_kube_scheduler(level, lines, start_log, capsys):
 
 def test_a_level_is_a_number_in_any_way_to_write_it():
     assert [level_of(text) for text in ("4", "=4")] == [4, 4]
-    with pytest.raises(Exception, match="'x' is no level; write a number"):
+    with pytest.raises(Exception, match="'x' is not a log level; write a number"):
         level_of("x")

@@ -173,7 +173,7 @@ class TestAccess:
         reviews.request = refusing
         assert refused(access, ("GET", "/metrics", "Bearer good")) == [503]
         assert 'cannot create resource "tokenreviews"' in caplog.text
-        assert ("see what Berth must be allowed" in caplog.text) == hint
+        assert ("Berth's role must allow it" in caplog.text) == hint
 
 
 # ---- certificates --------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class Rotating:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (CertificateFiles(), "there is no certificate, and nobody to make one"),
+        (CertificateFiles(), "there is no certificate, and none can be made"),
         (CertificateFiles(certificate="a"), "--tls-cert-file and --tls-private-key-file belong"),
         (CertificateFiles("no.crt", "no.key"), r"cannot be used: no.crt: No such file"),
     ],
@@ -270,10 +270,14 @@ def test_files_that_change_are_served_and_broken_or_ended_ones_are_not(tmp_path,
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(main())
-    told = [r.getMessage().partition("the certificate in force stays: ")[2] for r in caplog.records]
+    told = [
+        r.getMessage().partition("the certificate was not renewed: ")[2] for r in caplog.records
+    ]
     tls = tmp_path / "a/tls"
-    assert told[0].startswith(f"{tls}.crt, {tls}.key: no certificate and its key")
-    assert [one.partition("tls.crt: ")[2][:15] for one in told[1:]] == ["it ended on " + "202"] * 2
+    assert told[0].startswith(f"{tls}.crt, {tls}.key: not a certificate and its key")
+    assert [one.partition("tls.crt: ")[2][:17] for one in told[1:]] == [
+        "it expired on " + "202"
+    ] * 2
 
 
 def test_our_own_is_kept_in_a_folder_and_renewed_in_time(tmp_path):
@@ -383,11 +387,11 @@ def test_a_call_answers_a_body_of_bounded_size():
                     return got.status, await got.read()
 
             assert await ask("/small", b"1234") == (200, b"[1234]")
-            assert await ask("/small", b"12345") == (413, b"a body has at most 4 bytes")
+            assert await ask("/small", b"12345") == (413, b"the body is larger than 4 bytes")
             assert await ask("/large", b"1" * 900_000) == (200, b"[" + b"1" * 900_000 + b"]")
             assert (await ask("/large", b"1" * 900_001))[0] == 413
             assert await ask("/small", b"bad") == (400, b"no review")
-            assert await ask("/small", b"", "GET") == (405, b"only POST")
+            assert await ask("/small", b"", "GET") == (405, b"only POST is allowed")
 
     asyncio.run(main())
 

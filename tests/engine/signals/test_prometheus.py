@@ -177,7 +177,10 @@ def test_one_question_for_all_nodes_when_it_is_due() -> None:
         (raw(b'{"status":"\xff"}'), "the answer cannot be read: invalid UTF-8"),
         (raw(b'{"status":"error","error":"a\\nb\\u001b"}'), "a b\\x1b"),
         (text("elsewhere", 302), "302: elsewhere"),
-        (sent_on("https://p:9090/api"), "302: it sends to https://p:9090/api; give that server's"),
+        (
+            sent_on("https://p:9090/api"),
+            "302: it redirects to https://p:9090/api; give that address",
+        ),
     ],
 )
 def test_a_bad_question_is_left_alone_and_the_others_go_on(
@@ -388,7 +391,7 @@ def test_a_password_is_read_each_time_and_shown_as_basic_auth(tmp_path: Path) ->
         async with serving(vector(a=1)) as bench:
             bench.store.set_specs([SPEC])
             refresher = bench.refresher(username="us er", password_file=str(password))
-            for text, why in (("", "it holds nothing"), ("a\nb", "it holds lines")):
+            for text, why in (("", "it is empty"), ("a\nb", "it has several lines")):
                 password.write_text(text)
                 bench.clock.advance(120.0)
                 await refresher.turn()

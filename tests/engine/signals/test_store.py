@@ -261,7 +261,7 @@ def test_only_changes_of_state_are_told(bench: Bench, caplog: pytest.LogCaptureF
     assert not bench.store.fail(SPEC.question, "x")
     bench.samples(SPEC, a=1)
     bench.samples(SPEC, a=1)
-    assert [r.message for r in caplog.records] == ["metric m: answered again"]
+    assert [r.message for r in caplog.records] == ["metric m: has an answer again"]
 
 
 @given(
@@ -432,8 +432,8 @@ def test_several_values_of_the_cluster_are_none(
     [status] = bench.store.status()
     assert (status.series, status.matched, status.duplicates) == (2, 0, 1)
     assert [r.message for r in caplog.records] == [
-        "P603: metric price: the cluster has one value and the answer 2 series, so it is missing;"
-        " let the query give one, as with sum(...) or avg(...)"
+        "P603: metric price: the answer has 2 series, and the cluster one value, so it is missing;"
+        " have the query give one series, as with sum(...) or avg(...)"
     ]
     bench.series(PRICE, Series((), 50.0, NOW))
     assert bench.view().value("price", ()) == 0.5

@@ -182,15 +182,17 @@ def test_what_is_no_source_is_let_in(process):
 
 def test_one_that_goes_is_let_go_with_a_warning(process):
     (stays,) = process.judge(None, config_map(NAMED, a=GOOD)).warnings
-    assert stays == (
-        "ConfigMap berth/policies is a source of policies: its rules stay in force without it"
+    assert (
+        stays
+        == "ConfigMap berth/policies is a source of policies: its rules stay in force without it"
     )
     was = config_map(CHOSEN, LABELS, a=GOOD)
-    goes = "ConfigMap teams/green is selected no more: its rules go, unless it was the last"
+    goes = "ConfigMap teams/green is no longer selected: its rules are withdrawn"
+    goes += ", unless it was the last"
     assert process.judge(None, was).warnings == (goes,)
     assert process.judge(config_map(CHOSEN, a=BROKEN), was).warnings == (goes,)
     (theirs,) = process.judge(None, config_map(TENANT, a=GOOD)).warnings
-    assert theirs == "ConfigMap team-a/own is selected no more: its rules go"
+    assert theirs == "ConfigMap team-a/own is no longer selected: its rules are withdrawn"
 
 
 def test_texts_that_stay_are_not_judged_again(process):
@@ -205,7 +207,7 @@ def test_texts_that_stay_are_not_judged_again(process):
 def test_what_cannot_be_judged_is_let_in_and_said(process):
     process.not_ready = "not listed yet: configmaps"
     (warning,) = process.judge(config_map(NAMED, a=BROKEN)).warnings
-    assert warning.startswith("the policies were not judged: not listed yet: configmaps;")
+    assert warning.startswith("the policies were not checked: not listed yet: configmaps;")
 
 
 class Racing(ManualClock):
@@ -219,7 +221,9 @@ class Racing(ManualClock):
 def test_what_takes_too_long_is_let_in_and_said():
     slow = Process(clock=Racing())
     answer = slow.judge(config_map(NAMED, a=BROKEN * 10))
-    assert answer.warnings[0].startswith("the policies were not judged: it takes longer than 3 s;")
+    assert answer.warnings[0].startswith(
+        "the policies were not checked: checking takes longer than 3 s;"
+    )
 
 
 def test_more_at_once_than_can_be_kept_waiting_are_let_in(process):
@@ -243,7 +247,7 @@ def test_more_at_once_than_can_be_kept_waiting_are_let_in(process):
         return last, await asyncio.gather(*asked[:-1])
 
     last, others = asyncio.run(main())
-    assert last.warnings[0].startswith("the policies were not judged: too many ask;")
+    assert last.warnings[0].startswith("the policies were not checked: too many wait;")
     assert all("error[" in one.refusal for one in others)
 
 
@@ -278,7 +282,7 @@ def test_costs_are_bounded_for_the_cluster_that_the_scheduler_told(process):
 
 def test_a_call_is_answered_or_said_to_be_none(process):
     judge = Judge(process.in_force, process.clock, remembered=process._remember, not_ready=str)
-    with pytest.raises(BadCallError, match="no AdmissionReview"):
+    with pytest.raises(BadCallError, match="not an AdmissionReview"):
         asyncio.run(judge.answered(b"{"))
     request = {
         "uid": "u-7",

@@ -90,7 +90,7 @@ def test_a_source_that_is_broken_from_the_start_is_not_said_to_stop_a_scheduler(
         while work.step(1e9):
             pass
     [told] = [one.getMessage() for one in caplog.records if "was refused" in one.getMessage()]
-    assert "; changes are judged without it until it is mended\n" in told
+    assert "; changes are checked without it until it is corrected\n" in told
 
 
 def test_without_a_state_nothing_is_asked():

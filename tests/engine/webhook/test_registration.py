@@ -224,12 +224,12 @@ def test_what_fails_is_told_once_and_tried_again_soon(caplog):
     pair = replica(server, ManualClock())
 
     async def main():
-        await repeated("the certificate is not in order", pair.look, sleep)
+        await repeated("the certificate cannot be renewed or trusted", pair.look, sleep)
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(main())
     assert slept == [2.0, 2.0, 2.0, 30.0, 30.0]
-    told = [one for one in caplog.records if "is not in order" in one.getMessage()]
+    told = [one for one in caplog.records if "cannot be renewed or trusted" in one.getMessage()]
     assert len(told) == 1
 
 
@@ -246,7 +246,7 @@ def test_a_configuration_that_may_not_be_written_is_missing(code, kind):
         "ValidatingWebhookConfiguration berth-webhook is not written yet"
     )
     notes = getattr(refused.value, "__notes__", [])
-    assert (code == 403) == any("comes with the manifests" in one for one in notes)
+    assert (code == 403) == any("is created by the manifests" in one for one in notes)
 
 
 def test_whom_others_sign_by_is_trusted_until_what_they_signed_before_is_served_no_more():
