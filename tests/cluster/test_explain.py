@@ -201,4 +201,4 @@ def test_where_the_texts_are_refused_it_is_said_who_knows_the_rules_in_force(clu
     result = CliRunner().invoke(main, ["explain", "pod", "a/b", *cluster._flags])
     assert result.exit_code == 1
     assert "did you mean `node.label`?" in result.output
-    assert "So a running scheduler goes by what was there before; ask it: --sch" in result.output
+    assert "A running scheduler keeps its older rules; to ask it: --sch" in result.output

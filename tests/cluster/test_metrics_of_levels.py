@@ -50,7 +50,7 @@ def test_a_price_of_the_cluster_opens_a_gate(prometheus, caplog):
 
     run(main)
     (said,) = [each.message for each in caplog.records if "P603" in each.message]
-    assert said.startswith("P603: metric price: the cluster has one value and the answer 2 series")
+    assert said.startswith("P603: metric price: the answer has 2 series, and the cluster one value")
 
 
 def test_namespaces_workloads_and_pods_have_values(prometheus):

@@ -226,6 +226,6 @@ def test_of_the_last_that_is_selected_rules_stay_and_nothing_where_it_had_none(t
         while sum(each.step(1e9) for each in in_force.background):
             pass
     assert len(in_force.sources) == stays
-    assert caplog.messages[0] == "No ConfigMap is selected yet by policies=yes in berth"
+    assert caplog.messages[0] == "No ConfigMap matches yet: policies=yes in berth"
     named = f'source="{"ConfigMap berth/one, " * stays}ConfigMap berth/two"'
     assert sum(named in line for line in caplog.messages) == 1

@@ -619,7 +619,7 @@ def test_a_test_file_that_never_ends(tmp_path):
     (tmp_path / "a.policytest").symlink_to("/dev/zero")
     runner.run(tmp_path / "a.policytest")
     (result,) = runner.report.results
-    assert (result.outcome, "no regular file" in result.message) == ("error", True)
+    assert (result.outcome, "not a regular file" in result.message) == ("error", True)
 
 
 # ---- what policies read
