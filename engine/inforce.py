@@ -1,4 +1,4 @@
-"""The policies of one process: their sources, which bundle is in force, and who is told of it.
+"""The policies of one process: their sources, the bundle in force, and who is told of it.
 
 Owns the reloader and what feeds it; has no say in how a bundle decides. Writes through the edge.
 """
