@@ -78,15 +78,15 @@ log = logging.getLogger(__name__)
 
 _FLUSH_SECONDS: Final = 2.0
 _EVENTS_SECONDS: Final = 20.0
-"""Events go out as fast as the server takes them; a pod is given 30 s to end."""
+"""Seconds for the last Events; Kubernetes gives a pod 30 s to end."""
 _HAND_OVER_SECONDS: Final = 0.4
-"""Another replica waits for the lease; Events are told after that, too."""
+"""Seconds for the last bindings; another replica waits for the lease."""
 _LOOK_SECONDS: Final = 0.01
 NO_POLICIES: Final = Bundle("", (), {})
 
 
 class RunOptions(msgspec.Struct, frozen=True):
-    """What a run was told besides its settings."""
+    """Options of a run besides its settings."""
 
     settings: Settings
     kubeconfig: str | Mapping[str, object] | None = None
@@ -96,11 +96,11 @@ class RunOptions(msgspec.Struct, frozen=True):
     not only while a hundredth of the time is enough for it."""
     serving: ServerOptions | None = None
     advises: bool = False
-    """It decides nothing, and is asked by another scheduler as its extender."""
+    """It decides nothing, and answers another scheduler as an extender."""
 
 
 class Hooks(msgspec.Struct):
-    """Who else wants to know; the demo does."""
+    """Further observers; the demo has one."""
 
     observers: list[Observer] = []
     accepted: list[Callable[[Bundle], None]] = []
@@ -229,7 +229,7 @@ class App:
                 if refresher is not None:
                     running.append(group.create_task(refresher.run()))
                 filled = await synced(reflectors, stop)
-                # Who is told to end by now would leave behind a lease that nobody renews.
+                # Ended by now, it would leave behind a lease that nobody renews.
                 if filled and not self.settings.delay_cache:
                     elector.start(group.create_task)
                 running.append(group.create_task(elector.hurry(stop)))
@@ -262,11 +262,11 @@ class App:
 
     @property
     def frameworks(self) -> AnyFramework | None:
-        """The rules in force, None before the first."""
+        """The frameworks in force, None before the first bundle."""
         return None if self.scheduler is None else self.scheduler.framework
 
     async def _lead(self, elector: Elector) -> None:
-        """Begins to decide once this replica leads, and tells what it kept to itself till then."""
+        """Begins to decide once this replica leads, and reports what it has not until then."""
         await elector.leading.wait()
         assert self.scheduler is not None
         self.scheduler.lead()

@@ -1,6 +1,6 @@
 """Keep-alive HTTP/1.1 connections to one server, straight or through a proxy.
 
-A third of what a bound pod costs goes into the HTTP client (docs/decisions/0013); this one is the
+A third of the cost of a bound pod is the HTTP client (docs/decisions/0013); this one is the
 least that the API server needs: llhttp reads the answers, the loop's transports do TLS. No
 redirects, no compression, no cookies.
 
@@ -27,16 +27,16 @@ _INTERIM: Final = 200
 _MOST_HEADER_BYTES: Final = 64 << 10
 _CONNECT_SECONDS: Final = 5.0
 _TOTAL_FACTOR: Final = 4.0
-"""An answer may take as many times as long as a silence in it."""
+"""An answer may take so many times the timeout of a silence in it."""
 _AHEAD_BYTES: Final = 1 << 20
-"""Of a stream that nobody has taken yet, when no more is read."""
+"""Unread bytes of a stream at which reading pauses."""
 _OK: Final = 200
 _BARE: Final = frozenset({"GET", "CONNECT"})
-"""What says nothing of a body where there is none."""
+"""Methods whose requests have no Content-Length if there is no body."""
 
 
 class NotConnected(Exception):  # noqa: N818 - a state of the request
-    """No connection was to be had: surely nothing was sent."""
+    """No connection could be made: nothing was sent."""
 
     def __init__(self, cause: OSError) -> None:
         super().__init__(str(cause))
@@ -45,15 +45,15 @@ class NotConnected(Exception):  # noqa: N818 - a state of the request
 
 
 class Broken(Exception):  # noqa: N818 - a state of the request
-    """The connection ended, or said what is no HTTP, before the answer was whole."""
+    """The connection ended, or sent something else than HTTP, before the answer was complete."""
 
 
 class Late(Exception):  # noqa: N818 - a state of the request
-    """It might not leave any longer: surely nothing was sent."""
+    """`may_leave` said no: nothing was sent."""
 
 
 class TooLarge(Broken):
-    """The answer has more bytes than it may."""
+    """The answer is too long."""
 
 
 class Answer(msgspec.Struct, eq=False):
@@ -85,7 +85,7 @@ class Answer(msgspec.Struct, eq=False):
         return self.channel.pieces()
 
     def close(self) -> None:
-        """Nobody reads the rest of one that streams."""
+        """The rest of a stream is not read."""
         self.channel.leave(self)
 
 
@@ -102,7 +102,7 @@ class _Channel(asyncio.Protocol):
         self._lent = self._streams = False
         """Whether a streamed answer is not read to its end; whether more of it is to come."""
         self._why: Exception | None = None
-        """Why the connection is of no more use."""
+        """Why the connection cannot be used any more."""
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._headed = self._stays = False
@@ -133,7 +133,7 @@ class _Channel(asyncio.Protocol):
         return done
 
     def _more(self, seconds: float) -> asyncio.Future[Answer]:
-        """What is waited for, so long at most."""
+        """Awaits something, so long at most."""
         self._heard = now = self._loop.time()
         self._until = now + seconds
         done = self._done = self._loop.create_future()
@@ -226,7 +226,7 @@ class _Channel(asyncio.Protocol):
         """More of an answer."""
         self._heard = self._loop.time()
         if self._done is None and not self._streams:
-            self.close()  # nobody asked
+            self.close()  # no request is under way
             return
         if not self._headed:
             self._answer.head += data
@@ -288,7 +288,7 @@ class _Channel(asyncio.Protocol):
             self._go_to_rest()
 
     def _deliver(self) -> None:
-        """Whoever waits goes on: with the whole answer, or of a stream with its head, or more."""
+        """Resumes the waiter: with the whole answer, or the head or more of a stream."""
         done, self._done, self.used = self._done, None, True
         if not self._lent:
             self._answer.body = b"".join(self._body)
@@ -397,7 +397,7 @@ class Channels:
         self._idle.clear()
 
     def rest(self, channel: _Channel) -> None:
-        """The channel has nothing to do."""
+        """The channel is idle."""
         if channel in self._retired:
             channel.close()
         else:

@@ -33,7 +33,7 @@ def stamp(time: float, *, micro: bool = False) -> str:
 
 @lru_cache(maxsize=16)
 def _second(second: int) -> str:
-    """Many stamps are of the same one."""
+    """Many stamps are of the same second."""
     return datetime.fromtimestamp(second, UTC).isoformat()[:19]
 
 

@@ -1,4 +1,4 @@
-"""Python's garbage collector, kept from looking at the whole cluster again and again.
+"""Keeps Python's garbage collector from scanning the whole cluster again and again.
 
 What the collector has looked at once and found in use is set aside ("frozen"), so that a collection
 takes as long as what is new is much, not as what is there: a few milliseconds, not some hundred.
@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 SWEEP_SECONDS: Final = 600.0
-"""How long at the least is between two sweeps."""
+"""Seconds between two sweeps, at least."""
 SWEEP_GROWTH: Final = 1.25
-"""How many times more has to be set aside than after the last one."""
+"""How many times more must be frozen than after the last sweep."""
 SWEEP_AT_LAST: Final = 2.0
-"""So many times more is swept though somebody waits, lest circles fill the memory."""
+"""With so many times more it sweeps though pods wait: cycles must not fill the memory."""
 #: New objects until the first generation is looked at, and how often one is until the next one is:
 #: the oldest after some 20,000 objects, for it holds no more than those. What bindings in flight
 #: need, some thousand objects, is gone by itself before it is looked at.
@@ -28,7 +28,7 @@ _OLDEST: Final = 2
 
 
 def sweep() -> None:
-    """Looks at everything, and sets aside what is in use. Half a second for a million objects."""
+    """Collects everything, and freezes what is in use. Half a second for a million objects."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()
@@ -38,7 +38,7 @@ def sweep() -> None:
 
 @contextmanager
 def collecting() -> Iterator[None]:
-    """What is in use is set aside as soon as it has been looked at, until the end."""
+    """Freezes what is in use after each full collection, until the end."""
     before = gc.get_threshold()
     gc.set_threshold(*_THRESHOLDS)
     gc.callbacks.append(_set_aside)
@@ -52,7 +52,7 @@ def collecting() -> Iterator[None]:
 async def keep_sweeping(
     idle: Callable[[], bool], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 ) -> None:
-    """Sweeps where it pays, while `idle` says that nobody waits. Runs until cancelled."""
+    """Sweeps where it pays, while `idle` says that no pod waits. Runs until cancelled."""
     kept = gc.get_freeze_count()
     while True:
         await sleep(SWEEP_SECONDS)

@@ -1,6 +1,6 @@
-"""What the cache and the queue hold against what the API server has, when somebody asks (SIGUSR2).
+"""Compares the cache and the queue with the API server, on SIGUSR2.
 
-The server moves on while it is asked, so only what differs twice, some seconds apart, is told.
+The server changes while it is asked, so only what differs twice, some seconds apart, is logged.
 
 Source: kubernetes pkg/scheduler/backend/cache/debugger (comparer.go).
 """
@@ -30,12 +30,12 @@ _MOST_TOLD: Final = 50
 
 _THERE, _WAITING, _NOWHERE = "known", "waiting", "nowhere"
 Holdings = Mapping[str, str]
-"""What somebody knows: where each node and each pod is; not those that are no matter of ours."""
+"""What one side knows: its nodes, and where each of our pods is."""
 
 
 @dataclass(eq=False)
 class Comparer:
-    """Compares when it is asked to; run `run` as a task."""
+    """Compares on request; run `run` as a task."""
 
     cache: Cache
     queue: SchedulingQueue
@@ -47,7 +47,7 @@ class Comparer:
         self._asked.set()
 
     async def run(self, client: KubeClient, wiring: Wiring) -> None:
-        """Waits to be asked, until cancelled."""
+        """Waits for requests, until cancelled."""
         while True:
             await self._asked.wait()
             self._asked.clear()
@@ -57,7 +57,7 @@ class Comparer:
                 _LOG.warning("Cache and server cannot be compared: %s", error)
 
     async def compare(self, client: KubeClient, wiring: Wiring) -> list[str]:
-        """Tells what differs, and returns it.
+        """Logs what differs, and returns it.
 
         Raises:
             KubeError: the server cannot be asked.
@@ -98,7 +98,7 @@ class Comparer:
 
 
 def differences(ours: Holdings, theirs: Holdings) -> Iterator[str]:
-    """A line for each thing that one of both does not have, or has otherwise.
+    """A line for each thing that one side lacks, or has otherwise.
 
     A pod that we have on a node and that waits at the server is being bound.
     """

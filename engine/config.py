@@ -48,7 +48,7 @@ DEFAULT_NAME: Final = "berth"
 _SHARE: Final = ("percentage_of_nodes_to_score",)
 _UNUSED: Final = ("parallelism", "enable_profiling", "enable_contention_profiling", *_SHARE)
 _UNUSED_OF_CLIENT: Final = ("accept_content_types", "content_type", "qps", "burst")
-"""Fields that are read and checked, and do not act yet."""
+"""Fields that are read and checked, and have no effect yet."""
 _UNIT: Final = matching(
     r"(bytes|cores|seconds|percent)?(/s)?",
     "is not a unit; write bytes, cores, seconds or percent, each also with /s",
@@ -67,7 +67,7 @@ _WORDS: Final = {
     "string_too_short": "must not be empty",
     "too_short": "must not be empty",
 }
-"""pydantic's kinds of errors that we word ourselves."""
+"""Kinds of pydantic errors with words of our own."""
 
 
 class ConfigError(Exception):
@@ -106,7 +106,7 @@ class EnabledPlugin(_Document):
 
 
 class PluginSet(_Document):
-    """Who is added at an extension point, and who is left out."""
+    """The plugins enabled and disabled at an extension point."""
 
     enabled: list[EnabledPlugin] = []
     disabled: list[EnabledPlugin] = []
@@ -179,7 +179,7 @@ class ProfileDocument(_Document):
 
     @property
     def sorting(self) -> tuple[PluginSet, list[PluginConfig]]:
-        """What says how the queue is sorted."""
+        """The fields that decide how the queue is sorted."""
         queue_sort = self.plugins.queue_sort
         names = {one.name for one in queue_sort.enabled}
         return queue_sort, [one for one in self.plugin_config if one.name in names]

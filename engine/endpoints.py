@@ -1,7 +1,7 @@
-"""What a scheduler shows of itself: health checks, metrics and pages, put before a server.
+"""The HTTP endpoints of a scheduler: health checks, metrics and pages.
 
-Reads the rooms of a running scheduler and changes none. What is read at a request is read from
-what they hold already; nothing here asks the API server.
+Reads the rooms of a running scheduler and changes none. A request is answered from
+what they hold; nothing here asks the API server.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from engine.telemetry import Labels, Telemetry
 _JSON: Final = "application/json"
 _TEXT: Final = "text/plain; charset=utf-8"
 _OVERDUE_SECONDS: Final = 20.0
-"""For how long an overdue lease is borne before the process counts as hung."""
+"""How long a lease may be overdue before the process counts as hung."""
 _NEWEST: Final = 50
 _SHOWN: Final = 100
 
@@ -59,7 +59,7 @@ Values = dict[Labels, float]
 
 @dataclass(eq=False)
 class Endpoints:
-    """Checks, metrics and pages of these rooms; those that are None come once it is connected."""
+    """Checks, metrics and pages of these rooms; those that are None are set once connected."""
 
     settings: Settings
     clock: Clock
@@ -74,7 +74,7 @@ class Endpoints:
     in_force: InForce | None = None
     reflectors: Sequence[Reflector[Any]] = ()
     calls: Mapping[str, Call] = field(default_factory=dict)
-    """What another scheduler may ask, by path."""
+    """The calls of another scheduler, by path."""
     server: Server | None = None
     ending: Callable[[], bool] = lambda: False
     """Whether the process ends."""
@@ -85,7 +85,7 @@ class Endpoints:
 
     @property
     def site(self) -> Site:
-        """All that is shown."""
+        """All checks, metrics and pages."""
         ping = (PING,)
         elects = (Check("leaderElection", self._lease_overdue),)
         ready = (
@@ -103,7 +103,7 @@ class Endpoints:
         return Site(dict(checks), pages, dict(self.calls))
 
     def joined(self, session: Session, elector: Elector) -> None:
-        """The cluster is there to be asked who may read what."""
+        """The API server is connected: it says who may read what."""
         self.elector = elector
         gate, read = elector.gate, self.telemetry.read
         if self.server is not None:
@@ -117,7 +117,7 @@ class Endpoints:
     def decides(
         self, scheduler: Scheduler, rules: InForce | None, reflectors: Sequence[Reflector[Any]]
     ) -> None:
-        """The rooms that decide are there."""
+        """The rooms that decide are built."""
         self.scheduler, self.in_force, self.reflectors = scheduler, rules, reflectors
         read = self.telemetry.read
         read(names.BINDING, lambda: _values({"binding": scheduler.in_flight}))

@@ -1,4 +1,4 @@
-"""What a stock kube-scheduler is told of policies: an extender's question in, its answer out.
+"""Answers a stock kube-scheduler as an HTTP extender, by policies alone.
 
 Asks the framework of policies about the newest snapshot and changes nothing.
 
@@ -49,17 +49,17 @@ _UNSAID: Final = {
     "gangs": "an extender is asked about one pod at a time",
     "quotas": "an extender is asked about one pod at a time",
 }
-"""Rules by the attribute of a plan, and why a stock scheduler cannot be told of them."""
+"""Rules that an extender cannot apply, by the attribute of a plan, and why."""
 _pod = msgspec.json.Decoder(Pod)
 _encode = msgspec.json.Encoder().encode
 
 Advice = tuple[Framework, PolicyPreemption]
 Rules = Callable[[], Advice | None]
-"""What is in force; None before the first policies."""
+"""The policies in force; None before the first."""
 
 
 def unsaid(plans: Sequence[Plan]) -> Iterator[str]:
-    """A line for each rule that a stock scheduler does not hear of, and why."""
+    """A line for each rule that an extender cannot apply, and why."""
     for plan in filter(None, map(in_force, plans)):
         for attribute, why in _UNSAID.items():
             for rule in getattr(plan, attribute):
@@ -75,12 +75,12 @@ def unsaid(plans: Sequence[Plan]) -> Iterator[str]:
 def advice_of(
     frameworks: AnyFramework | None, bundle: Bundle | None, worlds: Worlds
 ) -> Advice | None:
-    """What is in force: who filters and scores, and who may evict whom."""
+    """The policies in force: the framework that filters and scores, and the preemption."""
     if bundle is None or not isinstance(frameworks, Frameworks):
         return None
     enforced = filter(None, map(in_force, bundle.plans))
     ordered = sorted(enforced, key=lambda plan: (plan.order, plan.name))
-    # What is about several pods needs accounts that nobody keeps here.
+    # Quotas and gangs need accounts, which are not kept here.
     alone = [structs.replace(one, quotas=()) for one in ordered]
     return next(iter(frameworks)), PolicyPreemption(alone, worlds)
 
@@ -116,7 +116,7 @@ class ExtenderServer:
         return _encode(answer)
 
     def prioritize(self, body: bytes) -> bytes:
-        """The scores of policies, ten points of theirs as one.
+        """The scores of policies, 0..10.
 
         Raises:
             BadAnswer: the body is no question of prioritize.
@@ -131,7 +131,7 @@ class ExtenderServer:
         )
 
     def preempt(self, body: bytes) -> bytes:
-        """The nodes on which all who would have to go may be evicted, by `preempt:` lines.
+        """The nodes where all victims may be evicted by `preempt:` lines.
 
         Raises:
             BadAnswer: the body is no question of preempt.
@@ -149,7 +149,7 @@ class ExtenderServer:
 
 
 def calls_of(rules: Rules, snapshot: Callable[[], Snapshot]) -> dict[str, Call]:
-    """What a server answers, by path."""
+    """The calls of the server, by path."""
     server = ExtenderServer(rules, snapshot)
 
     def call(answer: Callable[[bytes], bytes]) -> Call:
@@ -174,7 +174,7 @@ def _read(question: Question) -> PodInfo:
 def _scored(
     pod: PodInfo, snapshot: Snapshot, framework: Framework, names: Sequence[str]
 ) -> Iterator[tuple[str, float]]:
-    """What policies give the nodes that are known; nothing if one fails, which is told."""
+    """The scores of the known nodes; none if a policy fails, which is logged."""
     nodes = snapshot.nodes
     rows = np.array(sorted({nodes.row(name) for name in names} - {-1}), np.intp)
     total = np.zeros(len(rows))
@@ -185,7 +185,7 @@ def _scored(
 
 
 def _evictable(rules: PolicyPreemption, pod: PodInfo, snapshot: Snapshot) -> frozenset[str] | None:
-    """The UIDs of the pods that policies let go for this one; None: they do not say."""
+    """The UIDs of the pods that policies evict for this one; None: they do not say."""
     said = rules.decides(pod, snapshot)
     if not said:
         return None
@@ -196,7 +196,7 @@ def _evictable(rules: PolicyPreemption, pod: PodInfo, snapshot: Snapshot) -> fro
 def _rejected(
     pod: PodInfo, snapshot: Snapshot, framework: Framework, names: Sequence[str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Why nodes are not left: those that evicting pods could help on, and the others.
+    """Why nodes are rejected: those where evictions could help, and the others.
 
     Raises:
         PluginError: a policy failed.

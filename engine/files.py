@@ -1,4 +1,4 @@
-"""Files that users name, read to their end, if that comes. Knows nothing of what is in them."""
+"""Reads files that users name, up to a length. Does not know what is in them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Where the members of a gang fit together, by all filters of their profiles, on own columns.
+"""Plans where the members of a gang fit together, by all filters of their profiles.
 
-Decides nothing: what it finds is promised to the members, and their own cycles decide. It is
-worked out step by step, and the cluster may change between two of them: what was read is not read
-again, so a plan is as good as the cycles find it. Of the cache it changes what `Rehearsal` does,
-which whoever runs the steps puts there before them and takes back after them.
+Decides nothing: members are nominated to what it finds, and their own cycles decide. The cluster
+may change between two steps of a plan; what was read is not read again. Only `Rehearsal` changes
+the cache, within its context, which the caller enters before steps and leaves after them.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ FrameworkOf = Callable[[PodInfo], Framework]
 
 @dataclass(eq=False)
 class Rehearsal:
-    """Members are put on nodes, and all filters asked about the next: `packing.Others`.
+    """Assumes members on nodes and asks all filters about the next one: `packing.Others`.
 
     They are there within its context only.
     """
@@ -39,13 +38,13 @@ class Rehearsal:
     _there: list[tuple[PodInfo, str]] = field(default_factory=list, init=False)
 
     def __enter__(self) -> None:
-        """Those that were put somewhere are there again."""
+        """Assumes the placed members again."""
         for pod, node in self._there:
             if self.cache.node_of(pod.uid) is None:  # else somebody has bound it meanwhile
                 self.cache.assume(pod, node)
 
     def __exit__(self, *_: object) -> None:
-        """And are not."""
+        """Forgets them."""
         for pod, _node in reversed(self._there):
             self.cache.forget(pod.uid)
 
@@ -115,7 +114,7 @@ def emptiest(
     column: CodeColumn,
     homes: Sequence[int],
 ) -> Steps[list[NDArray[np.intp]]]:
-    """The rows of all domains where members may be, that which lacks room for the fewest first.
+    """The rows of all domains where members may be, the domain that lacks least room first.
 
     Raises:
         PluginError: a plugin raised.
@@ -142,7 +141,7 @@ class _Domains:
     def ordered(
         self, some: NDArray[np.intp], by: NDArray[np.int64], texts: Sequence[str]
     ) -> list[NDArray[np.intp]]:
-        """The rows of some, that with the most first, of equal ones by name."""
+        """The rows of some domains, the one with the most first, equal ones by name."""
         names = [texts[code] for code in self.codes[some].tolist()]
         some = some[sorted(range(len(names)), key=names.__getitem__)]
         some = some[np.argsort(-by[some], kind="stable")]
@@ -170,7 +169,7 @@ class _Domains:
 
 
 def _bounds(asked: _Asked, column: CodeColumn, homes: Sequence[int]) -> Steps[_Domains]:
-    """The domains where members may be: those who have nodes leave theirs alone."""
+    """The domains where members may be; only one, if members have nodes in it."""
     at_home = {int(column[row]) for row in homes}
     # Members in several domains, or in none: nothing is within one any longer.
     somewhere = len(at_home) <= 1 and -1 not in at_home
@@ -195,13 +194,13 @@ def _times(needs: NDArray[np.int64], left: NDArray[np.int64], most: int) -> NDAr
     """(n,) how many of these needs each row covers with what it has left, up to `most`."""
     times = np.full(len(left), most)
     for column, need in zip(left.T, needs.tolist(), strict=True):
-        if need > 0:  # by one number at a time: a division by a row of them takes thrice as long
+        if need > 0:  # one divisor at a time: dividing by a row of them takes three times as long
             np.minimum(times, column // need, out=times)
     return times
 
 
 class _Asked:
-    """What the filters say of the members, by class, and what nodes have left."""
+    """The filters' answers for the members, by class, and what nodes have left."""
 
     def __init__(
         self, pods: Sequence[PodInfo], snapshot: Snapshot, framework_of: FrameworkOf
@@ -227,7 +226,7 @@ class _Asked:
         for members in classes.values():
             rooms, kind = self._of(members, snapshot())
             for room in rooms:
-                # Who needs nothing of it does not mind that there is less than nothing.
+                # A member that needs nothing of it fits even if less than nothing is left.
                 left = np.maximum(room.limit[: self.size] - room.used[: self.size], 0)
                 before = columns.get(room.title)
                 columns[room.title] = left if before is None else np.minimum(before, left)
@@ -236,15 +235,15 @@ class _Asked:
         for own, kind in kinds:
             needs = np.array([own.get(name, 0) for name in columns], np.int64)
             self.kinds.append(replace(kind, needs=needs))
-        # More than all of them need is as good as any.
+        # Anything beyond what all of them need is equal.
         self._needs = np.stack([one.needs for one in self.kinds for _ in one.members])
         if columns:
             self.left = np.minimum(np.stack([*columns.values()], axis=1), self._needs.sum(axis=0))
 
     def _of(self, members: Sequence[int], snapshot: Snapshot) -> tuple[list[Room], Alike]:
-        """What of amounts each of them needs, where it may go as things are, and where rather.
+        """The amounts that each of them needs, the rows where it may go, and its preference.
 
-        Who may go nowhere may need another member beside it: it follows those that may.
+        A member that may go nowhere may need another member beside it, so it is planned later.
         """
         pod, rooms, follows = self._pods[members[0]], list[Room](), False
         framework = self._framework_of(pod)
@@ -256,13 +255,13 @@ class _Asked:
             follows = not mask.any() and trial.more_than_amounts
             if follows:
                 mask = trial.but_for_others()
-            if mask.any():  # who may go nowhere may name thousands of resources, each a column
+            if mask.any():  # else the pod may name thousands of resources, each a column
                 rooms, keys = trial.amounts(), np.where(mask, known.keys.column, 0)[: self.size]
                 self.more |= trial.more_than_amounts
         return rooms, Alike(members, mask[: self.size], keys[:0], keys, follows)
 
     def at(self, rows: NDArray[np.intp]) -> list[Alike]:
-        """The members, if there were these rows only."""
+        """The members, with these rows only."""
         return [replace(one, open=one.open[rows], keys=one.keys[rows]) for one in self.kinds]
 
     def most_by_amounts(

@@ -1,4 +1,4 @@
-"""The policies of one process: their sources, which bundle is in force, and who is told of it.
+"""The policies of one process: their sources, the bundle in force, and who is told of it.
 
 Owns the reloader and what feeds it; has no say in how a bundle decides. Writes through the edge.
 """
@@ -55,10 +55,10 @@ Watched = tuple[Resource[ConfigMap], "ConfigMapSource | SelectedSources"]
 
 
 class Ears(msgspec.Struct):
-    """Who hears of bundles: `put` puts one in force, and gets the names of changed policies.
+    """Callbacks for bundles: `put` puts one in force, given the names of changed policies.
 
-    `missing` says what one reads and is not known yet; the text says who asks. `without` says what
-    is so while there is none.
+    `missing` returns what a bundle reads and is not known yet; the text says who asks. `without` is
+    what is reported while there is no bundle.
     """
 
     put: Callable[[Bundle, frozenset[str] | None], None] = lambda _bundle, _changed: None
@@ -70,7 +70,7 @@ class Ears(msgspec.Struct):
 
 
 class InForce:
-    """Which policies are in force, and why not others."""
+    """The policies in force, and why others are not."""
 
     def __init__(
         self,
@@ -87,12 +87,12 @@ class InForce:
 
         Args:
             settings: the configuration.
-            ears: who hears of bundles.
-            profiles: those that policies are added to.
+            ears: callbacks for bundles.
+            profiles: the profiles that policies are added to.
             clock: for slices, guard and stamps.
             telemetry: where reloads are counted.
             there: how many nodes and pods the cluster has.
-            load: how the scheduler does.
+            load: the load of the scheduler, for the guard.
         """
         policies = settings.berth.policies
         self._ears = ears
@@ -112,7 +112,7 @@ class InForce:
         self._since = 0.0
         self._kept: Mapping[str, Kept] | None = None
         self.bundle: Bundle | None = None
-        """What is in force, of all sources."""
+        """The bundle in force, of all sources."""
         self._told: Bundle | None = None
         self._compiler = new_compiler()
         self._settings = compile_settings(settings.berth, profiles)
@@ -128,9 +128,9 @@ class InForce:
                 policies.guard, clock, load, self._go_back, self.reloader.keep_before
             )
         self.watched: list[Watched] = []
-        """What is to be listed and watched, and who handles it."""
+        """The resources to list and watch, and their handlers."""
         self.background: list[Background] = []
-        """What is to be done between cycles."""
+        """Work between cycles; see `scheduler.Background`."""
         self._build(policies)
         if self._tenants is not None:
             self.background.append(self._tenants)
@@ -185,7 +185,7 @@ class InForce:
             assert section.namespace is not None
             listed = partial(self._listed, f"{section.selector} in {section.namespace}")
             self.reloader.await_listed(*listed.args)
-            # What has no rules in force leaves nothing behind that somebody would have to mend.
+            # A source without rules in force leaves nothing behind that has to be mended.
             handler = SelectedSources(
                 self._selected, self._leave, listed, lambda gone: gone.title in self.reloader.kept()
             )
@@ -236,7 +236,7 @@ class InForce:
         return selected_source(tenant, meta.name, tenant) if tenant else None
 
     def reloader_of(self, source: Source) -> Reloader:
-        """Who compiles its texts; for a namespace without any so far one that knows nothing."""
+        """The reloader of its texts; an empty one for a namespace without any so far."""
         if not source.tenant or self._tenants is None:
             return self.reloader
         known = self._tenants.reloader(source.tenant)
@@ -260,7 +260,7 @@ class InForce:
     def connect(
         self, events: EventSink | None, keeper: Keeper | None, leads: Callable[[], bool]
     ) -> None:
-        """Where to write, and whether it is for us to write; before anything comes."""
+        """Says where to write, and whether this replica writes; before anything comes."""
         self._events, self._keeper, self._leads = events, keeper, leads
         self._heeds = leads()
         if keeper is not None:
@@ -300,7 +300,7 @@ class InForce:
         self.reloader.restore(self._kept or {})
 
     async def lead(self, sleep: Callable[[float], Awaitable[None]]) -> None:
-        """It is for us to tell from now on, and to take back; what was taken back stays so."""
+        """This replica reports and takes back from now on; what was taken back stays so."""
         if self._events is not None:
             for event in self._untold.values():
                 self._events.emit(event)
@@ -353,14 +353,14 @@ class InForce:
         assert self.bundle is not None
         for diagnostic in self.bundle.warnings:
             log.warning("%s", in_a_line(diagnostic))
-        # Where nothing is decided pods wait for that.
+        # While nothing is decided, pods wait for that.
         if guard is not None and before is not None and self._leads():
             guard.changed(load)
         else:
             self.reloader.keep_before(0)
 
     def _go_back(self, why: str, changes: int) -> None:
-        # Also who was kept by other plugins from where the rules had left room.
+        # Also pods that other plugins rejected on the nodes that these rules left.
         self._goes_back = True
         self.reloader.go_back(why, changes)
         self._goes_back = False
@@ -379,7 +379,7 @@ class InForce:
         changed = None if self._goes_back else bundle.changed_since(before)
         yield
         if self.bundle is not before:
-            return  # the owner's rules came, and took these with them
+            return  # the owner's rules came, and included these
         self._ears.put(bundle, changed)
         self.bundle, self._since = bundle, self._clock.time()
         yield
@@ -417,7 +417,7 @@ class InForce:
         self._write_down()
 
     def _costly(self, bundle: Bundle, found: tuple[Diagnostic, ...]) -> None:
-        """The cluster has grown: what is in force stays, and its owners should know the price."""
+        """The cluster has grown: the bundle stays in force, and its owners are told the cost."""
         nodes, pods = self._there()
         for one in found:
             log.warning("For %d nodes and %d pods: %s", nodes, pods, in_a_line(one))
@@ -488,7 +488,7 @@ class InForce:
 
     def _write_down(self) -> None:
         """Keeps what is in force, and says in a ConfigMap how all stand."""
-        # Not before it is known what the one that led until now took back.
+        # Not before it is known what the former leader took back.
         if self._keeper is None or not (self._leads() and self._heeds):
             return
         if self.bundle is not None:
@@ -558,7 +558,7 @@ def _called(plans: Iterable[Plan]) -> Mapping[str, list[str]]:
 
 
 def _folder(file: str) -> str:
-    """What stands before the name of a file of a source, which has none within it."""
+    """The prefix of a file name, which names its source."""
     return file[: file.rfind("/") + 1]
 
 

@@ -1,4 +1,4 @@
-"""The last changes of something, by position, for whoever wants to catch up."""
+"""A log of the last changes, by position, for readers that catch up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Log:
             del entries[: self._most >> 1]
 
     def forget(self) -> None:
-        """Whoever is behind has to look at everything again."""
+        """Readers that are behind have to look at everything again."""
         self._entries.clear()
         self.end += 1
 

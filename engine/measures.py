@@ -1,6 +1,6 @@
-"""What the scheduler's work looks like in numbers: attempts, decisions, bindings, evictions.
+"""Counts the scheduler's work: attempts, decisions, bindings, evictions.
 
-Decides nothing and keeps nothing but numbers.
+Decides nothing.
 
 Source: kubernetes pkg/scheduler/metrics/profile_metrics.go, schedule_one.go.
 """
@@ -32,7 +32,7 @@ from engine.telemetry import (
 )
 
 _RULE: Final = re.compile(r"\(([^()\s]+):(\d+)\)$")
-"""File and line at the end of what a rule says; see `policy.plugin`."""
+"""File and line at the end of a rule's reason; see `policy.plugin`."""
 _MOST_ATTEMPTS: Final = 14
 _BINDINGS: Final = dict.fromkeys(BindOutcome, Count.BINDINGS_REFUSED) | {
     BindOutcome.BOUND: Count.BINDINGS_WRITTEN,
@@ -85,7 +85,7 @@ class Measures:
         self.telemetry.add(_BINDINGS[outcome])
 
     def put_off(self) -> None:
-        """Of a pod that a binding leaves behind; counted with the error of its attempt."""
+        """A binding was put off; its attempt counts as an error."""
         self.telemetry.add(Count.BINDINGS_PUT_OFF)
 
     def held(self) -> None:
@@ -97,7 +97,7 @@ class Measures:
         self.telemetry.observe(PERMIT_SECONDS, self.clock.monotonic() - since, result)
 
     def point(self, queued: QueuedPod, point: str, began: float, *, well: bool) -> None:
-        """An extension point that began at a monotonic time is through."""
+        """An extension point that began at a monotonic time has ended."""
         seconds = self.clock.monotonic() - began
         status = "Success" if well else "Error"
         profile = queued.pod.pod.spec.scheduler_name

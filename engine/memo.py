@@ -1,4 +1,4 @@
-"""Answers remembered by key, within a number of bytes: what anybody may send must not pile up.
+"""A memo by key, bounded by bytes, so that requests of anybody cannot fill the memory.
 
 Decides nothing: a value that is not remembered is worked out again.
 """
@@ -9,7 +9,7 @@ from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
 
 MOST_OF_ONE: Final = 16 << 10
-"""Bytes of an answer with its key: what 4 KB sent by somebody come to. More is not remembered."""
+"""Bytes of a value with its key, of a request of some 4 KB; larger ones are not kept."""
 
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")

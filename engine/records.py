@@ -1,4 +1,4 @@
-"""The newest decisions, kept in a bounded ring: what is asked about a pod some time later.
+"""The newest decisions, kept in a bounded ring for questions about a pod later.
 
 A record is numbers and names, no pods, no columns: some 500 bytes, made in a few microseconds with
 every decision. Which plugin and which line gave the best nodes how much costs a look at all nodes,
@@ -27,9 +27,9 @@ from engine.framework.runtime import Framework, PluginError, Unfit
 
 MOST: Final = 4096
 BEST: Final = 5
-"""So many of the best nodes are kept with their scores."""
+"""How many of the best nodes are kept with their scores."""
 _SHARE: Final = 100
-"""Of the time one part in so many goes into scores."""
+"""The share of time that goes into scores, as 1/n."""
 
 
 class Rejected(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class Detail(msgspec.Struct, frozen=True):
-    """What is worked out of some decisions."""
+    """Worked out for some decisions only."""
 
     ranking: Ranking
     rejected: tuple[Rejected, ...]
@@ -128,7 +128,7 @@ class Records:
             rejected = framework.rejections(decision.pod, snapshot)
             record.detail = Detail(found, _rejected(rejected))
         except (PluginError, Unfit):
-            pass  # told by the framework; the record is there without
+            pass  # reported by the framework; the record lacks it
         noted(placed, framework)
         now = self._clock.monotonic()
         self._next_detail = now + (now - started) * _SHARE
@@ -172,7 +172,7 @@ def _record(placed: Placed) -> Record:
 
 
 def _rejected(found: Rejections) -> tuple[Rejected, ...]:
-    """Counted once for all decisions that have these rejections in common."""
+    """Counted once for all decisions that share these rejections."""
     known: tuple[Rejected, ...] | None = found.memo.get("records")
     if known is None:
         each = [Rejected(one.plugin, one.status.reasons, len(one.rows)) for one in found.each]

@@ -1,4 +1,4 @@
-"""Tasks of one event loop: groups whose failure speaks for itself, and work cut short."""
+"""Tasks of one event loop: groups that raise the failure itself, and work that is cut short."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 async def first(*waits: Awaitable[object]) -> None:
-    """Until one of them is over; the others are ended."""
+    """Runs them until one is over; the others are cancelled."""
     waiting = [asyncio.ensure_future(each) for each in waits]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

@@ -216,7 +216,7 @@ class Telemetry:
         one.total += value
 
     def expect(self, *metrics: Metric) -> None:
-        """They are told from the start, as 0: no rate misses the first event. None has labels."""
+        """Exposed as 0 from the start, so that no rate misses the first event; without labels."""
         for metric in metrics:
             if metric.kind is Kind.HISTOGRAM:
                 self._histograms[metric] = {(): Histogram(metric.buckets)}
@@ -224,7 +224,7 @@ class Telemetry:
                 self._labelled[metric][()] = 0.0
 
     def read(self, metric: Metric, read: Read) -> None:
-        """What is asked for when somebody looks, instead of being counted; the last one holds."""
+        """Registers what reads a metric when it is scraped; the last one of a name counts."""
         self._read[metric] = read
 
     def value(self, metric: Metric, *labels: str) -> float:
@@ -235,7 +235,7 @@ class Telemetry:
         return self._labelled.get(metric, {}).get(labels, 0.0)
 
     def families(self) -> Iterator[tuple[Metric, Mapping[Labels, float | Histogram]]]:
-        """Everything that can be told now."""
+        """All metrics as of now."""
         for count in Count:
             text = count.value.replace("_", " ")
             metric = Metric(f"berth_{count.value}_total", Kind.COUNTER, f"Number of {text}.")

@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 FIRST_CAPACITY: Final = 64
 _FEW: Final = 8
 MOST_COLUMNS: Final = 4096
-"""How many columns there are on demand, however few rows they have: each is written with a row."""
+"""Columns on demand at most, however few rows they have: each row writes to all of them."""
 
 Rows = slice | NDArray[np.intp]
 """Which rows a plugin is asked about: a slice for the full pass, an index array otherwise."""

@@ -1,11 +1,11 @@
-"""Domains: nodes by the value of a label in, counts by domain out, and all that is counted.
+"""Domains: nodes grouped by the value of a label, and counts of pods by domain.
 
 A *pod set* is the pods that a selector finds in some namespaces; a *term* is what existing pods
 demand of others in their domains. Both are counted by node row, and on demand by *domain*: the
-nodes that share the value of a label. What readers get is borrowed and follows the cluster.
+nodes that share the value of a label. Readers get live views, which follow the cluster.
 
-Everything is worked out when asked and then brought up to date from logs of what changed: of nodes
-whose labels, taints or cordon changed, and of each tally. Knows nothing of why it is counted.
+Everything is built when first asked for, then updated from logs of changes: of nodes
+whose labels, taints or cordon changed, and of each tally. Does not know what counts are for.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MOST_TABLES: Final = 16
 _NODE_LOG: Final = 4096
 _BYTES_A_ROW: Final = 4
 _BYTES_OF_ONE: Final = 2 << 10
-"""What a grouping takes in a cluster without nodes."""
+"""Of a grouping without nodes."""
 _SPARE: Final = 64
 EMPTY: Final = 0
 """The domain of the empty value."""
@@ -65,7 +65,7 @@ class _Column:
         self.ids: dict[str, int] = {}
         self.domain = np.empty(0, np.int32)
         self.version = 0
-        """Changes where all domains are told anew, `moves` with any node's."""
+        """Changes when all domains are numbered anew, `moves` when any node's changes."""
         self.moves = 0
         self._seen = -1
 
@@ -92,14 +92,14 @@ class _Column:
 
 
 class Domains:
-    """What the nodes make of the values of one label: those that count, by domain."""
+    """The nodes by their domain of one label; some may not count (`Eligibility`)."""
 
     def __init__(self, column: _Column, key: _Key, log: Log) -> None:
         self._column = column
         _, self._eligible, self._fold = key
         self.log = log
         self.seen = -1
-        """Where in the log it is; elsewhere than at its end, it has to catch up."""
+        """Its position in the log; it is current at the end of that."""
         self._of = -1
         self.version = 0
         """Changes with any node's domain, also of one that does not count."""
@@ -111,7 +111,7 @@ class Domains:
         self.sizes: Mapping[int, int] = self._sizes
         """Domain -> nodes that count; domains without any are left out."""
         self.memo: dict[Hashable, Any] = {}
-        """What others made of it at a version, which they keep and forget themselves."""
+        """For what others derive from it; they check the version themselves."""
         self._moves = 0
 
     @property
@@ -241,7 +241,7 @@ class DomainTable:
 
 
 class _Table(DomainTable):
-    """The same with what writes; the tally alone has it."""
+    """`DomainTable` for the tally, which alone writes."""
 
     __slots__ = ()
 
@@ -347,7 +347,7 @@ class Topology:
 
 
 class TopologyCounts(Topology):
-    """The same with what writes; `Cache` alone has it."""
+    """`Topology` for the cache, which alone writes."""
 
     def count(self, pod: PodInfo, row: int, sign: int) -> None:
         """A pod came to a row (sign 1) or went from it (sign -1)."""

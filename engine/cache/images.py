@@ -65,7 +65,7 @@ class Images:
 
 
 class ImageTable(Images):
-    """The same with what writes; `cache.nodes` alone has it."""
+    """`Images` for `cache.nodes`, which alone writes."""
 
     def replace(
         self, row: int, before: Sequence[ContainerImage], after: Sequence[ContainerImage]

@@ -49,7 +49,7 @@ _NONE: Final[_Amounts] = {}, {}
 _DERIVED_BYTES: Final = 64 << 20
 _FEW_SETS: Final = 64
 MOST_RESOURCES: Final = 64
-"""How many names of resources have columns; any beyond are counted in dictionaries, exactly."""
+"""How many resources have columns; the others are counted in dictionaries."""
 
 
 class _Resource:
@@ -106,14 +106,14 @@ class NodeColumns(ReadOff[Node]):
         self._tie_keys = Column(np.uint64, capacity)
         self._names = Column(np.int32, capacity, -1)
         self._resources = {name: _Resource(capacity) for name in _ALWAYS}
-        # Over the pods of a node: what they hold of each resource that has columns, and more.
+        # Sums over the pods of a node: of each resource with columns, and more.
         self._sums = {name: Column(np.int64, capacity) for name in (*_MORE_SUMS, *_ALWAYS)}
-        # Where those are written, as of a layout.
+        # Memoryviews of those, as of a layout.
         self._cells: dict[str, memoryview[int]] = {}
         self._cells_at = -1
         self._nothing = _Resource(capacity)
         self._sparse: dict[str, _Sparse] = {}
-        # How many nodes name a resource, those that always have columns once more.
+        # How many nodes name a resource; one more for those that always have columns.
         self._naming = Counter(_ALWAYS)
         self._taint_sets = [_NO_TAINTS]
         self.taint_sets: Sequence[tuple[Taint, ...]] = self._taint_sets
@@ -202,7 +202,7 @@ class NodeColumns(ReadOff[Node]):
         return named
 
     def names_resource(self, resource: str) -> bool:
-        """Whether any node has the resource, be it none of it."""
+        """Whether any node names the resource, even with an amount of 0."""
         return resource in self._naming
 
     def row(self, name: str) -> int:
@@ -238,7 +238,7 @@ class NodeColumns(ReadOff[Node]):
 
 
 class NodeTable(NodeColumns):
-    """The same with what writes; `Cache` alone has it."""
+    """`NodeColumns` for the cache, which alone writes."""
 
     def add(self, node: Node) -> int:
         """Gives the node a row and fills it; its pods are added by the caller."""
@@ -375,7 +375,7 @@ class NodeTable(NodeColumns):
         self._forget(resource)
 
     def _forget(self, resource: str) -> None:
-        """Nothing of the resource is kept where nobody has any."""
+        """Forgets a resource of which no row has any, and how many nodes name it if none does."""
         if not any(self._sparse[resource].parts()):
             del self._sparse[resource]
         if not self._naming[resource]:

@@ -1,4 +1,4 @@
-"""API objects of one kind by key: what the server says, and what we assume it will say soon.
+"""API objects of one kind by key: as the server has them, or as we assume they will be.
 
 Decides nothing. A key is `namespace/name`, or the name alone where there are no namespaces.
 
@@ -31,7 +31,7 @@ class ObjectStore:
         self._changed = changed
         self.objects: dict[str, Any] = {}
         self.version = 0
-        # What the server says of objects that are assumed to be otherwise.
+        # The server's version of assumed objects.
         self._said: dict[str, Any] = {}
         self._log: deque[str] = deque(maxlen=LOG_KEYS)
         self._indexes: dict[str, tuple[TextOf, dict[str, dict[str, Any]]]] = {}
@@ -53,7 +53,7 @@ class ObjectStore:
             self._replace(key, None)
 
     def assume(self, item: Any) -> bool:  # noqa: ANN401 - any struct with metadata
-        """Counts with the object as it will be; False if the server has another version by now."""
+        """Assumes a new version of the object; False if the server has changed it meanwhile."""
         key = object_key(item.metadata)
         said = self.said(key)
         if said is None or said.metadata.resource_version != item.metadata.resource_version:
@@ -63,7 +63,7 @@ class ObjectStore:
         return True
 
     def restore(self, key: str, resource_version: str) -> None:
-        """Takes back an assumption that was made of that version; what came since stays."""
+        """Takes back an assumption made on that version; a newer object stays."""
         said = self._said.get(key)
         if said is not None and self.objects[key].metadata.resource_version == resource_version:
             del self._said[key]

@@ -41,7 +41,7 @@ _OWN: Final = ""
 
 
 def _nobody() -> None:
-    """Who is told where nobody is."""
+    """The default callback."""
 
 
 class QueueTimes(NamedTuple):
@@ -99,22 +99,22 @@ class OtherPods:
         on_node: Container[str],
         changed: Callable[[int], None],
     ) -> None:
-        """Nobody attends to anything.
+        """Nothing is kept so far.
 
         Args:
             nodes: the table of nodes.
-            dictionary: that of all columns of texts.
-            nominations: who is promised a node.
+            dictionary: of all text columns.
+            nominations: the nominated pods.
             on_node: the UIDs of pods that have a node.
-            changed: to be told of a row of a node of which something else is read now.
+            changed: called with the row of a node of which something else is read now.
         """
         self.attends: frozenset[str] = frozenset()
         self.version = 0
         """Changes with every pod that comes, goes, or has other times."""
         self.touched: set[str] = set()
-        """UIDs of pods of the queue of which something else is read than when it was taken."""
+        """UIDs of queued pods that have changed since `take_touched`."""
         self.on_news: Callable[[], None] = _nobody
-        """Called when the queue or a promise changed: no event of the server's says so."""
+        """Called when the queue or a nomination has changed, which no event of the server says."""
         self._nodes = nodes
         self._dictionary = dictionary
         self._nominations = nominations
@@ -124,7 +124,7 @@ class OtherPods:
         self._times: dict[str, QueueTimes] = {}
         self._queued = _Table(dictionary)
         self._finished = _Table(dictionary)
-        # Those that finished, the first to be forgotten first; some may be gone already.
+        # Finished pods, the next to be forgotten first; some may be gone already.
         self._ending: list[tuple[float, str]] = []
         self._promised: tuple[tuple[int, int], _Table] | None = None
         self._left: OrderedDict[tuple[str, str, str], str] = OrderedDict()
@@ -163,7 +163,7 @@ class OtherPods:
         return self._finished
 
     def _nominated(self) -> _Table:
-        """Promises are few and seldom: the table is made anew when one comes or goes."""
+        """Nominations are few and rare: the table is made anew when one comes or goes."""
         seen = self._nominations.version, self._nodes.layout
         if self._promised is None or self._promised[0] != seen:
             table = _Table(self._dictionary)
@@ -175,10 +175,10 @@ class OtherPods:
 
 
 class OtherPodsTable(OtherPods):
-    """The same with what writes; `Cache` alone has it."""
+    """`OtherPods` for the cache, which alone writes."""
 
     def attend(self, to: frozenset[str]) -> None:
-        """From now on this is kept, and nothing else."""
+        """Says what is kept from now on."""
         gone = self.attends - to
         self.attends = to
         if QUEUE in gone:
@@ -200,7 +200,7 @@ class OtherPodsTable(OtherPods):
         if news or (TIMES in self.attends and times != before):
             self._touch(pod.uid)
         self._times[pod.uid] = times
-        # Pods that wait are on no node, and any row that is one counts them.
+        # Waiting pods are on no node; row 0 stands for any, so that they are counted.
         self._queued.put(pod, "", _NOWHERE if pod.uid in self._on_node else 0)
         self.version += 1
 
@@ -227,13 +227,13 @@ class OtherPodsTable(OtherPods):
         return touched
 
     def promised(self, *nodes: str) -> None:
-        """A promise of one of these nodes came or went."""
+        """A nomination to one of these nodes came or went."""
         if NOMINATED in self.attends:
             self._tell(*nodes)
             self.on_news()
 
     def set_finished(self, pod: PodInfo, at: float) -> None:
-        """The pod has finished then; it is forgotten an hour later."""
+        """The pod finished at that time; it is forgotten an hour later."""
         node = pod.pod.node_name
         known = pod.uid in self._finished.rows
         self._finished.put(pod, node, self._nodes.row(node))

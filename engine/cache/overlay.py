@@ -1,6 +1,6 @@
-"""The cluster as it would be with a few pods elsewhere: a snapshot over one, for a question.
+"""What-if snapshots: the cluster as it would be with a few pods elsewhere.
 
-Never writes to what it lies on: what does not differ is shared, the rest copied when it is read.
+Never writes to the snapshot below: what is equal is shared, the rest is copied when it is read.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class NodesOver(NodeColumns):
     def with_moves(self, moves: Moves) -> NodesOver:
         """The same with pods taken off rows and added to them."""
         differences = dict(self._differences)
-        # Equal pods share their readings: what they take is added once for all of a row.
+        # Equal pods share their readings: they are added up once a row.
         alike: dict[int, tuple[PodInfo, dict[int, int]]] = {}
         ports = self._ports_over
         for row, remove, add in moves:

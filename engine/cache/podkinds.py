@@ -1,9 +1,9 @@
-"""Kinds of pods: those that no selector can tell apart have one number, found by what they have.
+"""Kinds of pods: pods that no selector can tell apart share a number.
 
-That is their namespace, their labels and whether they are being deleted. Equal labels are one
-object for most pods (`kube.sharing`); where they are not, there is a kind more, and nothing else.
+A kind is a namespace, labels and whether the pod is being deleted. Equal labels are one
+object for most pods (`kube.sharing`); where they are not, there is one kind more.
 
-What selects kinds may come with any pod, and each pod may have labels of its own. So a label that
+Selectors come with any pod, and each pod may have labels of its own. So a label that
 is asked for the first time costs a step for each kind that has it, not for all; from then on a
 selector costs a few passes over numbers.
 """
@@ -29,7 +29,7 @@ _MOST_FRESH: Final = 1024
 
 
 class _AnyLabel(dict[str, str]):
-    """Labels of what is gone, which nobody asks about: each is empty."""
+    """Labels of kinds that are gone: each is empty."""
 
     def __missing__(self, label: str) -> str:
         return ""
@@ -39,7 +39,7 @@ _GONE: Final[Kind] = ("", _AnyLabel(), False)
 
 
 class Kinds:
-    """Numbers of kinds, given again some time after no pod has them any more."""
+    """Numbers of kinds, reused some time after no pod has them any more."""
 
     def __init__(self) -> None:
         self._each: list[Kind] = []
@@ -49,13 +49,13 @@ class Kinds:
         # By number: hash of the namespace; whether pods of this kind are being deleted.
         self._spaces = array("q")
         self._deleting = array("b")
-        # Labels of new kinds are looked at when somebody asks: most pods that are assumed get the
+        # Labels of new kinds are indexed when a selector comes: most assumed pods get the
         # labels that others have once their binding is seen.
         self._fresh: dict[int, None] = {}
         self._with: dict[str, array[int]] = {}
         self._values: dict[str, array[int]] = {}
         self._labels = 0
-        # What is in `_with` of kinds that no pod has, until it is swept. No pod leads there.
+        # Kinds without pods that are still in `_with`, until that is swept.
         self._gone: list[int] = []
         self._stale: set[str] = set()
         self._stale_labels = 0
@@ -133,7 +133,7 @@ class Kinds:
         return found if found.any() else None
 
     def forget(self, label: str) -> None:
-        """Nobody selects by the values of this label any more."""
+        """No selector reads the values of this label any more."""
         self._values.pop(label, None)
 
     def _index(self) -> None:
@@ -178,7 +178,7 @@ class Kinds:
         return marked
 
     def _sweep(self) -> None:
-        """Takes kinds that are gone out of what is known of their labels."""
+        """Takes kinds that are gone out of the index of their labels."""
         gone = self._marked(np.array(self._gone, np.int32))
         for label in self._stale:
             numbers = self._having(label)

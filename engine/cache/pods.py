@@ -66,7 +66,7 @@ class PodColumns(ReadOff[PodInfo]):
         """How many rows are written, but for their node: of pods that came since, many at once."""
         self._ledgers: dict[str, Ledger] = {}
         self._asked: set[str] = set()
-        """Those of the ledgers that somebody asked for under these rules."""
+        """The ledgers that were asked for since the rules last changed."""
 
     @property
     def size(self) -> int:
@@ -166,7 +166,7 @@ class PodColumns(ReadOff[PodInfo]):
 
 
 class PodTable(PodColumns):
-    """The same with what writes, and what only the cache asks."""
+    """`PodColumns` for the cache, which alone writes, with what only the cache asks."""
 
     def node_row(self, row: int) -> int:
         """The row of the node of one pod, -1 if its node is not known."""
@@ -187,7 +187,7 @@ class PodTable(PodColumns):
         return dict(zip(there.tolist(), counts.tolist(), strict=True))
 
     def forget_ledgers(self) -> None:
-        """Other rules are in force: sums that nobody asked for under those before go."""
+        """Rules have changed: drops the sums that nobody asked for since they last did."""
         for name in self._ledgers.keys() - self._asked:
             del self._ledgers[name]
         self._asked.clear()

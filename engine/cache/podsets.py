@@ -1,9 +1,9 @@
 """Pod sets: pods by labels and namespace in, how many of them are on each node row out.
 
-Sets are counted from when they are first asked for until they are the ones not asked for longest.
+A set is counted once it is asked for; the least recently used go first.
 Which sets a pod is in is kept for all pods with equal labels, as far as any set's selector names
-them, so that a change of a pod costs as many steps as there are sets that match it. Knows nothing
-of who asks.
+them, so that a change of a pod costs as many steps as there are sets that match it. Does not know
+what counts are for.
 """
 
 from __future__ import annotations

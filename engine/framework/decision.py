@@ -1,4 +1,4 @@
-"""What a cycle returns: a record from which the decision can be told, checked and replayed."""
+"""The result of a cycle: a record for messages, observers and replays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_NODES: Final = "no nodes available to schedule pods"
 
 @dataclass(frozen=True, slots=True)
 class FitError:
-    """No node fits: how many were there, and how often each reason was given.
+    """No node fits: how many there were, and how often each reason was given.
 
     A node counts once for each reason of the first plugin that rejected it. Nodes that a PreFilter
     left out count for its message.
@@ -35,11 +35,11 @@ class FitError:
     pre_filter_message: str = ""
     plugins: frozenset[str] = frozenset()
     pending: frozenset[str] = frozenset()
-    """Those of `plugins` that answered Pending: what they wait for is worth a try at once."""
+    """Those of `plugins` that answered Pending: their events skip the backoff."""
     unresolvable: bool = False
-    """A PreFilter has said that evicting pods would help on no node."""
+    """A PreFilter has said that evicting pods helps on no node."""
     unasked: frozenset[str] = frozenset()
-    """Plugins whose turn did not come, as a PreFilter ended the cycle."""
+    """Plugins that were not asked, as a PreFilter ended the cycle."""
 
     def message(self) -> str:
         """The text of the FailedScheduling event, as kube-scheduler words it."""
@@ -51,7 +51,7 @@ class FitError:
         return f"{head}: {', '.join(sorted(_counted(n, r) for r, n in self.reasons.items()))}."
 
     def told(self, rescue: str) -> str:
-        """What the pod's owner is told; `rescue` is what was said of ways to make room."""
+        """The message to report; `rescue` is that of PostFilter."""
         return f"{self.message()} {rescue}".rstrip() if self.nodes else NO_NODES
 
 
@@ -72,7 +72,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Rejections:
-    """Why each node was rejected that was: by its first rejecting plugin.
+    """The nodes that were rejected, each by its first rejecting plugin.
 
     `left_out` are the rows that a PreFilter did not leave, by the plugins that left them out; if it
     ended the cycle, that is `ended`.
@@ -84,7 +84,7 @@ class Rejections:
     left_out_by: tuple[str, ...] = ()
     ended: FitError | None = None
     memo: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What was worked out of it, by whom; not state."""
+    """For what is derived from it, by whoever derives it."""
 
     def by_plugin(self) -> dict[str, NDArray[np.intp]]:
         """The rows that each plugin was the first to reject, ascending."""
@@ -104,7 +104,7 @@ class Rejections:
         return mask
 
     def fit_error(self) -> FitError:
-        """The same, counted by reason."""
+        """The rejections counted by reason."""
         if self.ended is not None:
             return self.ended
         known: FitError | None = self.memo.get("fit error")
@@ -128,22 +128,22 @@ class Rejections:
 
 
 Rank = Callable[[NDArray[np.intp], Mapping[str, NDArray[Any]]], NDArray[Any]]
-"""(C,) nodes and what evicting there comes to, by names -> (C,) the lower, the better."""
+"""(C,) nodes and what evictions there cost, by names -> (C,) the lower, the better."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The nodes among which a way to make room was chosen; good for as long as the snapshot is."""
+    """The candidates of a preemption; valid as long as the snapshot is."""
 
     victims: Callable[[], Mapping[str, tuple[Sequence[PodInfo], int]]]
-    """Node -> who would have to go, and how many of them a disruption budget protects."""
+    """Node -> the victims there, and how many of them a disruption budget protects."""
     among: Callable[[Mapping[str, Collection[str]]], PostFilterResult]
-    """The choice where somebody else left these nodes, with these victims by UID."""
+    """The choice among the nodes that extenders left, with their victims by UID."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """What is to be done so that a pod fits that fits nowhere now.
+    """The answer of PostFilter: how a pod could be made to fit.
 
     A success ends the question; `nominated` is the node that will have room once `evictions` are
     carried out, None to leave the pod's nomination as it is, "" to take it back. `message` is added
@@ -162,7 +162,7 @@ class PostFilterResult:
     ranks: Sequence[Rank] = ()
     plugins: frozenset[str] = frozenset()
     choices: Choices | None = field(default=None, compare=False, repr=False)
-    """The others that there were, if somebody can tell."""
+    """The other candidates, if the plugin knows them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class PluginScore:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What of a decision is worked out only when somebody asks."""
+    """The parts of a decision that are computed only when they are read."""
 
     scores: tuple[PluginScore, ...] = ()
     ties: int = 1
@@ -202,22 +202,22 @@ class Decision(msgspec.Struct, eq=False):
     total: float = 0.0
     fit_error: FitError | None = None
     rejections: Rejections | None = None
-    """Why it fits nowhere, node by node; set with `fit_error`."""
+    """Why no node fits; set with `fit_error`."""
     rescue: PostFilterResult | None = None
-    """What is to be done so that it fits, if somebody was asked."""
+    """The answer of PostFilter, if it was asked."""
     error: Status | None = None
     opinion: Opinion | None = None
     """What extenders said of the pod, if any was asked."""
     work_out: Callable[[], Details] | None = None
     known: Details | None = None
     said: tuple[str, ...] = ()
-    """What plugins had done about the pod on its node, in words, in their order."""
+    """The answers of the acting tier as text, in order."""
     why: str = ""
-    """What the policies' rules said of the node, if an observer has put it there for the log."""
+    """What policies said of the node, if an observer has put it there for the log."""
 
     @property
     def message(self) -> str:
-        """What the pod's owner is told if there is no node."""
+        """The message to report if there is no node."""
         if self.error is not None:
             return " ".join(self.error.reasons)
         if self.fit_error is None:
@@ -226,7 +226,7 @@ class Decision(msgspec.Struct, eq=False):
 
     @property
     def details(self) -> Details:
-        """What is worked out on demand."""
+        """See `Details`."""
         if self.known is None:
             self.known = Details() if self.work_out is None else self.work_out()
             self.work_out = None
@@ -234,7 +234,7 @@ class Decision(msgspec.Struct, eq=False):
 
     @property
     def scores(self) -> tuple[PluginScore, ...]:
-        """What each plugin with a say gave the chosen node."""
+        """The scores of the chosen node, by plugin."""
         return self.details.scores
 
     @property
@@ -249,7 +249,7 @@ class Decision(msgspec.Struct, eq=False):
 
 
 class Placed(msgspec.Struct, frozen=True, eq=False):
-    """A decision as it was made, for whoever watches: the demo, a recorder, an explanation.
+    """A decision with its snapshot, for observers: the demo, a recorder, an explanation.
 
     `seconds` is what the cycle took, `slices` in how many its search for victims went. The snapshot
     is borrowed: good only while the observer runs.
@@ -260,4 +260,4 @@ class Placed(msgspec.Struct, frozen=True, eq=False):
     seconds: float
     slices: int = 0
     as_member: bool = False
-    """Of a gang that is being tried: nobody was asked what to do if the pod fits nowhere."""
+    """The pod is a member of a gang that is being tried: PostFilter was not asked."""

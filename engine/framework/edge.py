@@ -1,7 +1,7 @@
 """Protocols through which the core sees the API server; `engine.kube` implements them, `app` wires.
 
-All are called from one event loop. None of them retries without bound, and an
-outcome that cannot be known is said, not guessed.
+All are called from one event loop. None retries without bound, and an
+unknown outcome is returned as such.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from engine.framework.effects import Bind, Emit, Evict, Patch, SetUnschedulable
 
 
 class BindOutcome(StrEnum):
-    """What became of a binding."""
+    """The outcome of a binding."""
 
     BOUND = "bound"
     """It is bound to our node: created now, or found so (a 409 that names it, or a GET)."""
@@ -60,7 +60,7 @@ class PodStatusWriter(Protocol):
         ...
 
     async def withdraw(self, uid: str) -> None:
-        """What is not sent yet never is, and what is on its way has arrived when this returns.
+        """Drops what is not sent yet; what is on its way has arrived when this returns.
 
         To be waited for before the pod is bound: a late condition would say that it is not.
         """
@@ -80,7 +80,7 @@ class EffectWriter(Protocol):
 
 
 class EventSink(Protocol):
-    """Takes Events; they never hold anything up."""
+    """Takes Events and never blocks."""
 
     def emit(self, effect: Emit) -> None:
         """Buffers the Event. Dropped, and counted, only when the bounded buffer is full."""

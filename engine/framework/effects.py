@@ -52,7 +52,7 @@ class SetUnschedulable:
 
     @property
     def is_known(self) -> bool:
-        """The pod says so already, as far as we have heard."""
+        """Whether the last pod object that came says so already."""
         status = self.pod.pod.status
         known = condition(self.pod, POD_SCHEDULED)
         if known is None or self.nominated not in (None, status.nominated_node_name):
@@ -129,7 +129,7 @@ class Await:
 
 
 Effect = AssumeObject | Patch | Await | Emit
-"""What `reserve` and `pre_bind` may want done; who is to be evicted, `post_filter` says."""
+"""The effects of `reserve` and `pre_bind`; evictions are those of `post_filter`."""
 
 
 def set_on_pod(

@@ -137,7 +137,7 @@ HintFn = Callable[[PodInfo, Seen, Seen, Snapshot], QueueingHint]
 
 
 def never(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:  # noqa: ARG001 - a hint
-    """Of events that are registered and wake nobody: others do that. Nobody asks it."""
+    """The hint of events that are registered and wake no pod, as others do; it is never called."""
     return QueueingHint.SKIP
 
 

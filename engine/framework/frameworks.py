@@ -16,7 +16,7 @@ from engine.pods.podinfo import PodInfo
 
 
 class Frameworks:
-    """All that the queue asks of a `Framework`, asked of the one whose pod it is."""
+    """What the queue asks of a `Framework`, asked of that of the pod's profile."""
 
     def __init__(self, frameworks: Sequence[Framework]) -> None:
         """At least one, each of another scheduler name, all with the same bundle."""
@@ -30,7 +30,7 @@ class Frameworks:
         self.keys_move = any(one.keys_move for one in frameworks)
         """Whether `class_key` looks at more than the pod."""
         self.gangs = any(one.gangs for one in frameworks)
-        """Whether anybody knows of gangs."""
+        """Whether a plugin knows gangs."""
 
     def __iter__(self) -> Iterator[Framework]:
         """In the order of the profiles."""

@@ -383,7 +383,7 @@ class Points:
             are answered alike whatever it is.
         key_version: what `class_key` depends on besides the pod, if that is cheap to tell.
         key_moves: `class_key` depends on more, so it is asked in every cycle; otherwise once a pod.
-        told_key: what reasons mention of the pod that is not in its class: pods of a class with
+        reason_key: what reasons mention of the pod that is not in its class: pods of a class with
             equal ones are told the same.
         pre_filter: once a class at most; an answer of scope ROW without a version is kept for all
             pods with this `class_key`. Without it, the filter is always called.
@@ -439,7 +439,7 @@ class Points:
     wide_key: bool = False
     key_version: Version | None = None
     key_moves: bool = False
-    told_key: Callable[[PodInfo, Snapshot], Hashable] | None = None
+    reason_key: Callable[[PodInfo, Snapshot], Hashable] | None = None
     pre_filter: Callable[[PodInfo, Snapshot], PreFilterResult] | None = None
     filter: Callable[[State, PodInfo, Snapshot, Rows], Verdicts] | None = None
     unfiltered: Points | None = None

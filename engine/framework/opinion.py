@@ -1,4 +1,4 @@
-"""What extenders say of a pod: nodes left, nodes rejected and why, scores, victims. Data only.
+"""What extenders answered about a pod: nodes left and rejected, scores, victims. Data only.
 
 Who asks them is `engine.extenders`; what they say is an input of the cycle like the snapshot, so
 that a journal has it and a replay decides the same.
@@ -20,7 +20,7 @@ from engine.framework.snapshot import BoolColumn, IntColumn, NodeColumns
 from engine.framework.status import Code, Status
 
 NAME: Final = "Extender"
-"""As which extenders reject a pod, whatever their number."""
+"""The plugin name under which all extenders reject pods."""
 LEFT_OUT: Final = "node(s) were left out by an extender"
 NOT_ASKED: Final = "node(s) came when the extenders had been asked"
 SCALE: Final = 10
@@ -30,7 +30,7 @@ MOST: Final = 1 << 40
 
 
 class Scored(msgspec.Struct, frozen=True):
-    """What one extender gave the nodes, before it is scaled and weighed."""
+    """The scores of one extender, before they are scaled and weighted."""
 
     extender: str
     weight: int
@@ -63,7 +63,7 @@ class Opinion(msgspec.Struct, frozen=True, omit_defaults=True):
         return mask
 
     def points(self, nodes: NodeColumns, rows: NDArray[np.intp]) -> IntColumn:
-        """(n,) what all of them add to the scores of these rows, weighed."""
+        """(n,) the weighted scores that all of them add to these rows."""
         total = np.zeros(nodes.size, dtype=np.int64)
         for one in self.scores:
             for name, score in one.scores.items():
@@ -75,7 +75,7 @@ class Opinion(msgspec.Struct, frozen=True, omit_defaults=True):
     def reasons(
         self, nodes: NodeColumns, rows: Sequence[int]
     ) -> list[tuple[Status, NDArray[np.intp]]]:
-        """Why none of these rows was left, by equal reasons."""
+        """Why these rows were not left, by equal reasons."""
         asked = set(self.asked)
         found: dict[Status, list[int]] = defaultdict(list)
         for row in rows:

@@ -131,7 +131,7 @@ class KeyColumn:
     unfit: Rejections | None = None
     """Why no node is feasible, until something changes that matters to it."""
     told: Sequence[Hashable] = ()
-    """The `Points.told_key`s with which that was worded."""
+    """The `Points.reason_key`s with which that was worded."""
     bad: Exception | None = None
     """To be raised once scores are needed."""
     row: Callable[[int], int | None] | None = None

@@ -19,7 +19,7 @@ class Weighted:
 
 @dataclass(frozen=True, slots=True)
 class Restricted:
-    """A plugin that the profile does not have at some of its points."""
+    """A plugin without some of its points, which the profile disables."""
 
     plugin: Plugin
     off: frozenset[str]

@@ -94,7 +94,7 @@ class Framework:
             tuple([one for one in at(point) if one[1].filter or one[1].pre_filter])
             for point in ("filter", "preFilter")
         )
-        self._told = [(name, p.told_key) for name, p in self.filters if p.told_key]
+        self._told = [(name, p.reason_key) for name, p in self.filters if p.reason_key]
         asked = [
             (*one, weight_of[one[0]]) for one in at("score") if one[1].score or one[1].pre_score
         ]

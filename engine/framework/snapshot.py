@@ -1,6 +1,6 @@
-"""What a cycle sees of the cluster: the names by which plugins know what the cache lets them read.
+"""The types of a snapshot: all that framework, queue and plugins import of the cache.
 
-Each is described where it is made. None of them writes.
+Each is described where it is defined. None of them writes.
 """
 
 from engine.cache.columns import BoolColumn, CodeColumn, Dictionary, FloatColumn, IntColumn, Rows

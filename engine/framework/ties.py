@@ -1,4 +1,4 @@
-"""The order of nodes with equal scores: a place for each by a hash of its name, and nothing else.
+"""The order of nodes with equal scores: a place for each by a hash of its name.
 
 Equal in every process, whatever the order in which nodes came. Each class of pods turns the order
 in its own way, by an exclusive or.
@@ -17,11 +17,11 @@ from engine.framework.snapshot import IntColumn, Snapshot
 
 _HASH_BITS = 64
 _PLAIN = frozenset((str, int, type(None), bool, float, bytes))
-"""Written as they are; a call less for each."""
+"""Types whose `repr` is the same in every process."""
 
 
 class Ties:
-    """(N,) places of the rows; `version` counts changes for rows that were there before."""
+    """(N,) places of the rows; `version` counts changes of the places of existing rows."""
 
     def __init__(self) -> None:
         self.places: IntColumn = np.empty(0, dtype=np.int64)
@@ -57,15 +57,15 @@ def places_of(snapshot: Snapshot) -> IntColumn:
 
 
 def turn_of(seed: int, key: Hashable) -> int:
-    """How a class turns the order."""
+    """The number by which a class turns the order."""
     parts = key if isinstance(key, tuple) else (key,)
     text = "\0".join([str(seed), *[repr(p) if type(p) in _PLAIN else _stable(p) for p in parts]])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest()) & TIE_MASK
 
 
-@lru_cache(maxsize=1024)  # classes have most parts of their keys from each other
+@lru_cache(maxsize=1024)  # classes share most parts of their keys
 def _stable(key: Hashable) -> str:
-    """The key as text, the same in every process: sets have no order of their own."""
+    """The key as text, equal in every process: sets are sorted."""
     if isinstance(key, tuple):
         return f"({','.join([repr(p) if type(p) in _PLAIN else _stable(p) for p in key])})"
     if isinstance(key, frozenset):

@@ -1,4 +1,4 @@
-"""The nodes that a profile sees: a filter before all plugins, of whose nodes no message speaks.
+"""A profile's nodeSelector: a filter before all plugins; messages leave other nodes out.
 
 Pods on the other nodes still count where a plugin looks at a zone or at the whole cluster.
 """
@@ -32,7 +32,7 @@ _OUTSIDE: Final = unresolvable()
 
 
 class View:
-    """Nodes by labels that they all have."""
+    """The nodes with certain labels."""
 
     name: Final = NAME
 
@@ -40,7 +40,7 @@ class View:
         self._labels = dict(labels)
 
     def points(self) -> Points:
-        """A node comes, or comes into sight."""
+        """Wakes pods when a node comes or gets the labels."""
         return Points(
             events=(ClusterEventWithHint(_NODES, self._hint),),
             pre_filter=lambda *_: PreFilterResult(causes=Cause.LABELS, shared=True),
@@ -57,7 +57,7 @@ class View:
         return mask
 
     def told(self, found: Rejections, snapshot: Snapshot) -> Rejections:
-        """Why each node is rejected, where nobody is told of those that are not seen."""
+        """The rejections without nodes that are not seen."""
         seen = self.mask(snapshot)
         outside = np.flatnonzero(snapshot.nodes.present & ~seen)
         each = [one for one in found.each if one.plugin != NAME]

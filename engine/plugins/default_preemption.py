@@ -1,7 +1,7 @@
 """DefaultPreemption: a pod that fits nowhere takes the place of pods of lower priority.
 
-Says whom to evict and where the pod will go then; evicts nobody. Until its victims' deletions are
-carried out the pod is held at the gate, so that it does not look for others.
+Returns the victims and the nominated node; evicts nobody. Until its victims' deletions are
+carried out the pod is gated, so that it does not search again.
 
 Source: kubernetes plugins/defaultpreemption and framework/preemption. Deliberately different: all
 nodes are tried (`minCandidateNodesPercentage` and `minCandidateNodesAbsolute` do nothing), and of
@@ -42,7 +42,7 @@ _TERMINATING: Final = "not eligible due to a terminating pod on the nominated no
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _WAITING: Final = unresolvable("waiting for the preemption for this pod to be finished")
 _ABOVE_ZERO: Final = 1 << 31
-"""Added to each priority, so that few pods of negative priority beat many."""
+"""Added to each priority, so that sums rank few pods of negative priority above many."""
 _RANKS: Final[Sequence[Rank]] = (
     lambda _, of: of["victims.pdb_violations"],
     lambda _, of: of["victims.max_priority"],
@@ -102,7 +102,7 @@ class DefaultPreemption:
         )
 
     def _warm(self, snapshot: Snapshot) -> Iterator[object]:
-        """A column of all pods a step, or a part of what takes long."""
+        """Warm-up: a column of all pods in each step, or a part of one that takes long."""
         yield snapshot.pods.priority
         yield starts(snapshot.pods)
         for resource in (CPU, MEMORY):
@@ -112,7 +112,7 @@ class DefaultPreemption:
         self._ranking.sync(snapshot)
 
     def plan(self, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp], trial: Trial) -> Plans:
-        """Who would have to go from each of the nodes: of lower priority, the older ones stay."""
+        """The victims on each of the nodes: pods of lower priority, the youngest first."""
         self._ranking.sync(snapshot)
         if self._kinds.outgrow(snapshot.pods):
             self._kinds = Kinds()
@@ -126,7 +126,7 @@ class DefaultPreemption:
         why_not = ineligible(pod, snapshot, rejections)
         if why_not:
             return PostFilterResult(unschedulable(why_not), message=f"preemption: {why_not}")
-        # A class that nothing helps is told so at once while nothing has changed.
+        # A class that nothing helps is rejected at once while nothing has changed.
         found = rejections.memo.get((NAME, pod.priority))
         if found is None:
             found = self._search(pod, snapshot, rejections, what_if)
@@ -143,7 +143,7 @@ class DefaultPreemption:
         if not len(rows):
             return _hopeless(nodes, 0, {})
         if rejections.ended is not None:
-            # What a PreFilter says of all nodes is not asked again without some pods.
+            # A PreFilter's answer about all nodes is not asked again without some pods.
             return _hopeless(nodes, nodes, {rejections.ended.pre_filter_message: nodes})
         plans = self.plan(pod, snapshot, rows, what_if(pod, snapshot))
         best = best_of(plans).tolist()
@@ -156,7 +156,7 @@ class DefaultPreemption:
 
 
 def gate(pod: PodInfo, snapshot: Snapshot) -> Status:
-    """Holds a pod while its victims are being evicted."""
+    """Gates a pod while its victims are being evicted."""
     return _WAITING if snapshot.nominations.is_evicting(pod.uid) else Status.SUCCESS
 
 
@@ -223,7 +223,7 @@ def _all_victims(plans: Plans) -> Mapping[str, tuple[Sequence[PodInfo], int]]:
 
 
 def _among(pod: PodInfo, plans: Plans, agreed: Mapping[str, Collection[str]]) -> PostFilterResult:
-    """See `Choices.among`; whom this pod may not evict stays."""
+    """See `Choices.among`; pods that this one may not evict stay."""
     snapshot = plans.snapshot
     for at in np.flatnonzero(plans.helps).tolist():
         uids = agreed.get(snapshot.nodes.name(int(plans.rows[at])), ())
@@ -242,7 +242,7 @@ def _hopeless(nodes: int, asked: int, reasons: Mapping[str, int]) -> PostFilterR
 
 
 def hopeless_words(nodes: int, asked: int, reasons: Mapping[str, int]) -> str:
-    """Why evictions help on none of the nodes, of which some were asked."""
+    """Why evictions help on none of the nodes, some of which were tried."""
     every = dict(reasons)
     if asked < nodes:
         every[_NOT_HELPFUL] = nodes - asked

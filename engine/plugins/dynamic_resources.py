@@ -1,6 +1,6 @@
-"""DynamicResources, as far as it is there: it keeps pods that need it from going where they cannot.
+"""DynamicResources, which is not there: pods that need it are rejected.
 
-Devices are not allocated. A pod that claims some waits, and is told why.
+Devices are not allocated. A pod that claims some waits, and the reason is reported.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class DynamicResources:
     name: Final = NAME
 
     def points(self) -> Points:
-        """Nothing changes it but another scheduler, or another pod."""
+        """No events: only another pod or another scheduler helps."""
         return Points(
             class_key=_claims,
             pre_filter=lambda *of: NOT_ALLOCATED if _claims(*of) else SKIP_FILTER,

@@ -1,10 +1,10 @@
 """Groups of nodes that counts of pods cannot tell apart: tables by domain in, a column out.
 
-A decision that depends on pods elsewhere is worked out once a group, of which there are a few, and
-looked up by node. Where nearly every node is a domain of its own, as with host names, nodes are
+What depends on pods elsewhere is computed once a group, of which there are few, and
+looked up by node. Where nearly every node is a domain of its own, as by host name, nodes are
 grouped by how many were counted there instead of by domain.
 
-Says nothing of what counts mean.
+Does not know what counts are for.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MEMOS: Final = 4
 _SPARSE: Final = 4
 _MOST_GROUPS: Final = 4096
 _GONE: Final = -(1 << 62)
-"""Instead of a version; no sum of versions makes up for it."""
+"""Instead of a version, so low that the sum with other versions stays negative."""
 
 Ints = NDArray[np.int64]
 Counts = NDArray[np.float64]
@@ -41,7 +41,7 @@ Counts = NDArray[np.float64]
 class Part:
     """Counts by one label: the sum of tables, or (`by_row`) of the rows alone.
 
-    `apart`: answers depend on which domains there are, and not on what is counted in them alone.
+    `apart`: answers depend on the domains themselves, not on their counts alone.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Part:
         self._tallies = [table.tally for _, table in tables] if by_row is None else [by_row]
         self._seen: list[int] = []
         self.otherwise = otherwise or {}
-        """Domain -> how many are counted besides."""
+        """Domain -> how many are added to its count."""
 
     def sync(self, snapshot: Snapshot) -> int:
         """Catches up; the version of the domains, or `_GONE` if a tally is no longer kept."""
@@ -114,7 +114,7 @@ class Part:
         return self.totals((int(self.domains.domain[row]),))[0]
 
     def totals(self, domains: Sequence[int]) -> list[int]:
-        """Of some domains, without what is counted besides."""
+        """Of some domains, without `otherwise`."""
         if len(domains) * len(self._tables) > MANY_LOOKUPS and not self.otherwise:
             many: list[int] = self.dense().astype(np.int64)[list(domains)].tolist()
             return many
@@ -141,11 +141,11 @@ class Part:
         return [row for domain in domains for row in np.flatnonzero(of == domain).tolist()]
 
     def catch_up(self) -> None:
-        """All that changed by now is known."""
+        """Marks all changes until now as seen."""
         self._seen = [tally.end for tally in self._tallies]
 
     def changed(self) -> Sequence[int] | None:
-        """The rows whose value may have changed since what is known; None if they are many."""
+        """The rows whose value may have changed since `catch_up`; None if they are many."""
         found: Sequence[int] = ()
         for at, tally in enumerate(self._tallies):
             since = self._seen[at]
@@ -164,7 +164,7 @@ class Part:
 
 
 def no_pods(snapshot: Snapshot, key: str) -> DomainTable:
-    """A table of no pods, for its domains."""
+    """A table without pods, for its domains."""
     none = snapshot.topology.pod_set(None, NOTHING, terminating=True)
     return snapshot.topology.table(none, key)
 
@@ -182,11 +182,11 @@ class ByRow:
         return len(range(*rows.indices(self._size))) if isinstance(rows, slice) else len(rows)
 
     def domain(self, part: int) -> NDArray[np.integer]:
-        """The domain of each by a label, -1 without it; any other number where it has no say."""
+        """The domain of each row by a label, -1 without it."""
         return self._parts[part].domains.domain[: self._size][self._rows]
 
     def count(self, part: int) -> Counts:
-        """What was counted in the domain of each; anything without the label."""
+        """The count of each row's domain; undefined without the label."""
         one, domains = self._parts[part], self.domain(part)
         if one.by_row is not None:
             return one.column(self._size)[self._rows]
@@ -212,7 +212,7 @@ class Groups(ABC):
         """Those of the topology with which the parts caught up."""
         self._sparse: dict[int, Part] = {}
         self._dense: dict[int, Part] = {}
-        """By number, parts whose counts stand in keys of groups, and the others."""
+        """Parts by number: those whose counts are in the keys of groups, and the others."""
         self._group_of: dict[tuple[int, ...], int] = {}
         self._numbers: list[tuple[int, ...]] = []
         self._domains: list[list[int]] = []
@@ -267,7 +267,7 @@ class Groups(ABC):
         return domains, counts
 
     def _regrouped(self, row: int, group: int) -> int:
-        """The group of a row of which something else was counted in a group."""
+        """The new group of a row whose count changed, by its former group."""
         values = [*self._numbers[group]]
         for at, part in self._sparse.items():
             values[2 * at + 1] = part.value(row)
@@ -294,7 +294,7 @@ class Groups(ABC):
         if counted is None or len(counted) > _FEW_CHANGES:
             self._take(_grouped(parts, sparse, size, counted=True))
             return
-        # Where little was counted, the groups are those of any pods of which nothing was.
+        # With few counts, start from the groups without counts, which are shared.
         memo = parts[0].domains.memo
         key = (self._version, size, *sparse, *[part.domains for part in parts])
         if key not in memo:

@@ -1,7 +1,7 @@
-"""Hints that several plugins share: an event in, whether it may help a pod that waits out.
+"""Queueing hints that several plugins share.
 
-Where an object came or went, so that there is nothing to look at, it may: when in doubt, a pod is
-tried.
+Where an object came or went, so that there is nothing to compare, they say QUEUE: when in doubt, a
+pod is tried.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def on(
 
 
 def queue_if(helps: object) -> QueueingHint:
-    """Two words for yes and no."""
+    """QUEUE if it helps, SKIP if not."""
     return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
 
 def always(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
-    """Whatever happened; kube-scheduler has a function for it, too."""
+    """QUEUE, whatever happened; kube-scheduler has such a function, too."""
     return QueueingHint.QUEUE
 
 
@@ -73,10 +73,10 @@ def changed(kind: type[T], helps: Callable[[PodInfo, T, T], object]) -> HintFn:
 
 
 def differs(kind: type[T], of: Callable[[T], object]) -> HintFn:
-    """By what is read of the object: only another answer helps."""
+    """By what is read of the object: QUEUE if that has changed."""
     return changed(kind, lambda _, before, after: of(before) != of(after))
 
 
 def placed(pod: Pod) -> bool:
-    """Whether the pod has a place, real or promised."""
+    """Whether the pod is on a node or nominated to one."""
     return bool(pod.node_name or pod.status.nominated_node_name)

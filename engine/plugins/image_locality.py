@@ -54,7 +54,7 @@ def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
     names = [name for name, _ in images]
 
     def version(seen: Snapshot) -> Hashable:
-        """What of the images and of the number of nodes the scores depend on."""
+        """The version of scores: that of the images and the number of nodes."""
         find = seen.nodes.images.find
         there = [image.version for image in map(find, names) if image is not None]
         return (seen.nodes.count, *there) if there else 0

@@ -1,6 +1,6 @@
-"""InterPodAffinity: near some pods, far from others, as the pod and those that are there want it.
+"""InterPodAffinity: affinity and anti-affinity of the pod, and of the pods that are there.
 
-Counts come by domain from `cache.domains`; what is asked of nodes is a look-up of their
+Counts come by domain from `cache.domains`; a node's answer is a look-up of its
 domain.
 
 Source: kubernetes plugins/interpodaffinity (filtering.go, scoring.go, plugin.go).
@@ -82,7 +82,7 @@ class _Found(NamedTuple):
 
 
 class _Wishes(NamedTuple):
-    """What a pod wants of others, and the terms of others that find it."""
+    """The terms of a pod, and the terms of others that find it."""
 
     near: tuple[_Found, ...] = ()
     """Of the pods that meet all required terms: one entry a topology key."""
@@ -101,7 +101,7 @@ class _Wishes(NamedTuple):
         )
 
     def meets(self, own: PodInfo, pod: Pod, snapshot: Snapshot) -> _Met:
-        """What another pod is to the one with these wishes."""
+        """How another pod counts for the one with these terms."""
         near = [found.topology_key for found in self.near if found.has(pod, snapshot)]
         far = [found.topology_key for found in self.far if found.has(pod, snapshot)]
         if not (anti := terms_of(pod).anti):
@@ -192,7 +192,7 @@ def _parts(snapshot: Snapshot, tallies: Iterable[_Tally], moves: _Moves) -> list
 
 
 class Places(Groups):
-    """Where a class of pods may be, as far as other pods have a say.
+    """The filter state of a class of pods.
 
     `with_pod` gives another one that differs by a pod; neither is written to by the other.
     """
@@ -227,7 +227,7 @@ class Places(Groups):
         return any(self._wishes.meets(self._pod, other.pod, snapshot))
 
     def version(self, snapshot: Snapshot) -> tuple[bool, bool]:
-        """Whether any pod has a say, and whether all terms are still there."""
+        """Whether any pod matters, and whether all terms are still there."""
         parts = self.parts(snapshot)
         says = bool(self._wishes.near or self._wishes.far) or any(part.any for part in parts)
         return says, self._wishes.stand
@@ -286,7 +286,7 @@ def _moved(moves: _Moves, keys: Iterable[str], snapshot: Snapshot, row: int, sig
 
 
 class Liking(Groups):
-    """How much a class of pods and the pods that are there like each other."""
+    """The score state of a class of pods."""
 
     def __init__(self, wishes: _Wishes, hard_weight: int) -> None:
         super().__init__()
@@ -294,7 +294,7 @@ class Liking(Groups):
         self._hard_weight = hard_weight
 
     def version(self, snapshot: Snapshot) -> tuple[bool, bool]:
-        """Whether anything is liked or disliked, and whether all terms are still there."""
+        """Whether any term scores, and whether all terms are still there."""
         return any(part.any for part in self.parts(snapshot)), self._wishes.stand
 
     def _recount(self, snapshot: Snapshot) -> Sequence[Part]:
@@ -393,7 +393,7 @@ class InterPodAffinity:
         return wishes
 
     def _class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
-        """What it wants of other pods, and the terms of others that find it."""
+        """Its terms, and the terms of others that find it."""
         wishes = self._of(pod, snapshot)
         return None if wishes is _NO_WISHES else wishes.key()
 
@@ -431,13 +431,13 @@ class InterPodAffinity:
     def _after_node(
         self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
     ) -> QueueingHint:
-        """What a node means where others want no such pod near them."""
+        """The hint for nodes where terms of others keep the pod away."""
         unwilling = [term.term.term for term in self._of(pod, snapshot).unwilling]
         old = before if isinstance(before, Node) else None
         return queue_if(isinstance(after, Node) and _gives_place((), unwilling, old, after))
 
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-        """Skip if no pod has a say."""
+        """Skip if no pod matters."""
         wishes = self._of(pod, snapshot)
         if error := wishes.terms.error:
             return PreFilterResult(unresolvable(f"parsing pod: {error}"))
@@ -451,7 +451,7 @@ class InterPodAffinity:
         )
 
     def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
-        """Skip if nothing is liked or disliked."""
+        """Skip if no term scores."""
         wishes = self._of(pod, snapshot)
         if wishes is _NO_WISHES or (self._ignores_likes and not wishes.preferred):
             return SKIP_SCORE

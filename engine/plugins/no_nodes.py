@@ -1,4 +1,4 @@
-"""Plugins that look at no node: who comes when, who waits, and names that stand in profiles.
+"""Plugins that look at no node: queue order, gates, and names that profiles list.
 
 Source: kubernetes plugins/queuesort, schedulinggates and defaultbinder; for extenders
 pkg/scheduler/schedule_one.go, findNodesThatFitPod (issue 122019).
@@ -47,23 +47,23 @@ def _pre_enqueue(pod: PodInfo, snapshot: Snapshot) -> Status:
 
 
 class DefaultBinder:
-    """Stands for the scheduler's own Binding, by which pods are bound where nobody says another."""
+    """Stands for the scheduler's own Binding, the default."""
 
     name: Final = "DefaultBinder"
 
     def points(self) -> Points:
-        """None of its own: what it would say is what happens anyway."""
+        """None: what it would do is the default."""
         return Points()
 
 
 class Extenders:
-    """As which extenders reject pods. They are asked by `engine.extenders`.
+    """The name by which extenders reject pods; `engine.extenders` asks them.
 
-    They tell nobody what they look at, so whatever happens they are asked again.
+    What they look at is unknown, so any event has them asked again.
     """
 
     name: Final = EXTENDER
 
     def points(self) -> Points:
-        """What wakes a pod that they rejected."""
+        """Any event."""
         return Points(events=(ClusterEventWithHint(EVERYTHING),))

@@ -59,7 +59,7 @@ class NodeAffinityArgs(PluginArgs, frozen=True):
 
 
 class _Parsed:
-    """What the selectors of a pod, or of a profile, come to."""
+    """The parsed selectors of a pod, or of a profile."""
 
     __slots__ = ("error", "names", "preferences", "refused", "required")
 
@@ -83,7 +83,7 @@ class _Parsed:
 
     @property
     def size(self) -> int:
-        """How many requirements and values there are to it."""
+        """The number of its requirements and values."""
         terms = [term for one in self.required for term in one.terms]
         terms += [term for _, term in self.preferences or ()]
         return sum(term.size for term in terms)

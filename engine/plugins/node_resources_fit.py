@@ -51,7 +51,7 @@ TOO_MANY_PODS: Final = "Too many pods"
 _ROOM: Final = PreFilterResult(causes=Cause.POD | Cause.ALLOCATABLE)
 _BUILT_IN: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 MOST_UNKNOWN: Final = 64
-"""Resources of a pod that no node has which are looked at; one is enough to say no."""
+"""How many resources that no node has are looked at; one is enough to reject."""
 _BITS_OF_A_KEY: Final = 32
 
 
@@ -117,7 +117,7 @@ class NodeResourcesFit:
         )
 
     def _needs(self, pod: PodInfo, nodes: NodeColumns | None = None) -> list[tuple[str, int]]:
-        """The resources that a node must have left, and how much; of thousands some say no."""
+        """The resources that a node must have left, and how much."""
         each = [
             (resource, amount)
             for resource, amount in pod.filter_requests.items()
@@ -129,7 +129,7 @@ class NodeResourcesFit:
         return each
 
     def _rooms(self, pod: PodInfo, snapshot: Snapshot) -> list[Room]:
-        """What the filter comes to; the first is that for one more pod."""
+        """See `Points.rooms`; the first is for the number of pods."""
         nodes = snapshot.nodes
         rooms = [Room("", nodes.allocatable(PODS), nodes.pod_count, 1, TOO_MANY_PODS)]
         for resource, amount in sorted(self._needs(pod, nodes), key=_built_in_first):
@@ -164,16 +164,16 @@ class NodeResourcesFit:
     def _room_there(
         self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
     ) -> QueueingHint:
-        """SKIP if the pod waits for room of its own elsewhere, and still cannot go there.
+        """SKIP if the pod waits for room on its nominated node, and still does not fit there.
 
-        Whose victims are being evicted has no more to gain from those of others.
+        While its own victims are being evicted, those of others do not help it.
         """
         nominations = snapshot.nominations
         promised = nominations.node_of(pod.uid)
         node = before.node_name if isinstance(before, Pod) else None
         if not node or not promised or promised == node:
             return QueueingHint.QUEUE
-        # Hundreds may be promised nodes, ask for the same, and be asked of each victim that goes.
+        # Hundreds of nominated pods may request the same, and be asked about each victim that goes.
         about = snapshot.generation, nominations.version, node, pod.priority, pod.requests_key
         if self._there[0] != about:
             row = snapshot.nodes.row(node)

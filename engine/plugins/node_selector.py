@@ -78,7 +78,7 @@ class Term:
 
     @property
     def size(self) -> int:
-        """How many requirements and values there are to it."""
+        """The number of its requirements and values."""
         return self.count + sum(len(one.values) for one in self.labels) + len(self.fields)
 
     @property

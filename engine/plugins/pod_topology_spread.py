@@ -1,6 +1,6 @@
 """PodTopologySpread: pods of a kind evenly over the values of node labels.
 
-Counts come by domain from `cache.domains`; what is asked of nodes is a look-up of their
+Counts come by domain from `cache.domains`; a node's answer is a look-up of its
 domain.
 
 Source: kubernetes plugins/podtopologyspread (filtering.go, scoring.go, plugin.go).
@@ -68,7 +68,7 @@ class PodTopologySpreadArgs(PluginArgs, frozen=True):
     defaulting_type: str = ""
 
     def check(self) -> None:
-        """Says what is wrong with it.
+        """Checks it.
 
         Raises:
             ValueError: a field has no value that it may have; the message names it.
@@ -386,7 +386,7 @@ class PodTopologySpread:
 
 
 def _counts_for(pod: PodInfo, other: Pod) -> bool:
-    """Whether another pod has a place, real or promised, and is of the same namespace."""
+    """Whether another pod of the namespace is on a node, or nominated to one."""
     return placed(other) and other.metadata.namespace == pod.namespace
 
 

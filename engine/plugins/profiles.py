@@ -37,9 +37,9 @@ _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "VolumeBinding": ("pre_bind",),
     }
 )
-"""Points of kube-scheduler's that ours answer elsewhere, or not at all: a profile may name them."""
+"""Points of kube-scheduler without a counterpart here; a profile may name them."""
 OURS_ALONE: Final = {("preScore", "DynamicResources"), ("preScore", "ImageLocality")}
-"""Points that kube-scheduler's do not have, where ours say what a score depends on."""
+"""Points that our plugins have and kube-scheduler's lack, to say what a score depends on."""
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "preEnqueue": ("pre_enqueue",),
@@ -56,7 +56,7 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "postBind": ("post_bind",),
     }
 )
-"""The points of a configuration, and what of `Points` they are."""
+"""Extension points of a configuration -> fields of `Points`."""
 
 
 def make_profiles(settings: Settings, source: str | None = None) -> list[Profile]:
@@ -157,7 +157,7 @@ def _merged(defaults: Sequence[EnabledPlugin], custom: PluginSet) -> list[Enable
 def _at_point(
     point: str, own: PluginSet, multi: Sequence[EnabledPlugin], has: Mapping[str, frozenset[str]]
 ) -> list[EnabledPlugin]:
-    """Who is asked there: named for it and by multiPoint, then by multiPoint alone, then others."""
+    """The order there: named for it and by multiPoint, by multiPoint alone, then the others."""
     for one in own.enabled:
         if has[one.name].isdisjoint(FIELDS[point]) or (point, one.name) in OURS_ALONE:
             raise ValueError(f"plugins.{point}: plugin {one.name!r} has no such point")

@@ -1,4 +1,4 @@
-"""What makes the in-tree plugins, by name. An explicit table: importing one registers nothing.
+"""The in-tree plugins by name. An explicit table: importing one registers nothing.
 
 Source: kubernetes pkg/scheduler: framework/plugins/registry.go.
 """
@@ -99,7 +99,7 @@ def _in_tree(name: str, args: Arguments) -> Plugin:
 
 
 def _all_read(given: Any, read: Any) -> None:  # noqa: ANN401 - a document, and what was made of it
-    """That structs of API objects, which pass over what they do not know, have passed nothing over.
+    """Checks that structs of API objects, which ignore unknown fields, have ignored none.
 
     Raises:
         ValueError: a field is unknown.

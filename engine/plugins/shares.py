@@ -1,8 +1,8 @@
-"""Shares of cpu and memory: what NodeResourcesFit and NodeResourcesBalancedAllocation come to.
+"""NodeResourcesFit and NodeResourcesBalancedAllocation in one pass, over shares of cpu and memory.
 
-Both look at the same amounts of a row. Here they are floats that are kept up to date by the rows
-that changed, and one pass over them gives what both plugins say, as each says alone. It holds for
-LeastAllocated and for cpu and memory weighed alike, while amounts are exact as floats.
+Both read the same amounts of a row. Here those are floats, kept up to date by the rows
+that changed, and one pass over them gives the exact answers of both. Only for
+LeastAllocated with equal weights of cpu and memory, while amounts are exact as floats.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FULL: Final = -np.inf
 
 
 class Part(Enum):
-    """What a score says that is part of it; the state by which its plugin tells."""
+    """The part that a score has in the joint; it is the state of its PreScore."""
 
     LEAST = "how much of both stays free"
     EVEN = "how evenly both are used"
@@ -56,7 +56,7 @@ class Shares:
         self._flags = np.empty((2, 0), np.bool_)
 
     def refresh(self, snapshot: Snapshot) -> bool:
-        """Catches up; false if an amount is out of bounds, so that floats are not exact."""
+        """Catches up; False if an amount is too large for exact floats."""
         place, nodes = self._place, snapshot.nodes
         same = nodes is self._nodes and place.layout == snapshot.layout
         if not (same and place.generation == snapshot.generation):
@@ -152,7 +152,7 @@ class Shares:
 
 
 class Together:
-    """What both plugins say to one class of pods; see `framework.interface.Joint`."""
+    """The answers of both plugins for one class of pods; see `framework.interface.Joint`."""
 
     def __init__(
         self,
@@ -253,7 +253,7 @@ class Together:
         def total(row: int) -> float | None:
             a, b, x, y = there[row], there_too[row], held[row], held_too[row]
             u, v = used[row], used_too[row]
-            # Of whole numbers together: none is negative, and none has a bit too many.
+            # One test for all: or-ed together, none is negative and none has too many bits.
             exact = 0 <= a | b | x | y | u | v < EXACT
             if not (exact and x <= a - most and y <= b - most_too and a and b):
                 return -1 if exact and (a - x < need or b - y < need_too) else None

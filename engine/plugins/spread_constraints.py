@@ -67,7 +67,7 @@ class Eligible(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """All constraints of a pod, and what of it says which nodes count.
+    """All constraints of a pod, and which nodes count by its affinity and tolerations.
 
     Of constraints that cannot be parsed there is only the error.
     """
@@ -119,7 +119,7 @@ def spread_of(
 def _all_parsed(
     asked: Sequence[TopologySpreadConstraint], what: str, pod: PodInfo, given: Selector | None
 ) -> tuple[tuple[Constraint, ...], str]:
-    """The constraints with that answer to being broken, or why there are none."""
+    """The constraints with that `whenUnsatisfiable`, or why there are none."""
     try:
         return tuple([_parsed(c, pod, given) for c in asked if c.when_unsatisfiable == what]), ""
     except SelectorError as error:
@@ -168,7 +168,7 @@ def default_selector(pod: PodInfo, snapshot: Snapshot) -> Selector:
 
 
 def services_key(service: Any) -> str:  # noqa: ANN401 - any object with namespace and selector
-    """Under what a service is found: its namespace, and the first label that it selects by."""
+    """The index key of a service: its namespace, and the first label that it selects by."""
     selector = service.spec.selector
     if selector is None:
         return ""

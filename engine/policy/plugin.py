@@ -216,7 +216,7 @@ class PolicyPlugin:
             class_key=self._class_key,
             key_version=promises if self._sees_promises else None,
             key_moves=self._key_moves(),
-            told_key=self._told_key
+            reason_key=self._reason_key
             if self._tells_more or any(rule.told for rule in plan.filters)
             else None,
             pre_filter=self._pre_filter if decides else None,
@@ -314,7 +314,7 @@ class PolicyPlugin:
     def _own_promise(self, pod: PodInfo, snapshot: Snapshot) -> str:
         return own_promise(pod, snapshot) if self._sees_promises else ""
 
-    def _told_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
+    def _reason_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         subject, world = self._worlds.asked(pod, snapshot)
         filters = zip(self.plan.filters, self.ask(pod, snapshot).filters, strict=True)
         said = [one.told(subject, world) for one, own in filters if own is not None and one.told]
