@@ -44,6 +44,7 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 
 POD_ASSIGNED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 POD_FREED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+_PROMISE_KEPT: Final = ClusterEvent(Resource.NOMINATION, Action.DELETE)
 _VOLUMES_FREED: Final = ClusterEvent(Resource.PERSISTENT_VOLUME, Action.UPDATE_OTHER)
 POD_OTHERWISE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_OTHER)
 
@@ -303,6 +304,8 @@ class PodHandler(_Handler):
             case Place.ASSIGNED:
                 self._assigned(new)
                 self._promised_elsewhere(old, new.node_name)
+                if old.status.nominated_node_name == new.node_name:
+                    self.queue.move(_PROMISE_KEPT)
             case Place.PENDING if before is Place.PENDING:
                 self._pending(old, new)
             case Place.PENDING:

@@ -60,6 +60,12 @@ NAME: Final = "PolicyPreemption"
 _ON_NODES: Final = Resource.ASSIGNED_POD
 _FREED: Final = ClusterEvent(_ON_NODES, Action.DELETE)
 _CAME: Final = ClusterEvent(_ON_NODES, Action.ADD)
+_OPENED: Final = (
+    Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+)
+_NODE: Final = ClusterEvent(Resource.NODE, Action.ADD | _OPENED)
+#: Who comes before others while it is promised a node may be evicted for them once it has it.
+_KEPT: Final = ClusterEvent(Resource.NOMINATION, Action.DELETE)
 _OF_QUOTAS: Final = {ClusterEvent(Resource.ELASTIC_QUOTA, Action.ALL)}
 _NOT_OURS: Final = PostFilterResult(unschedulable())
 #: What rules may read of the pod, that pods which are alike in it are alike to them.
@@ -108,6 +114,8 @@ class PolicyPreemption:
         cores = [one.core for one in self._rules]
         orders = [key.value for core in cores for key in core.order]
         looks = [*guards, *(core.where for core in cores), *orders]
+        # Once quotas refuse a pod nobody asks its nodes, which may be what keeps it from evicting.
+        self._nodes = [_FREED, _NODE] if any(plan.quotas for plan in plans) else []
         self._edits = Edits(*looks, gpus=worlds.gpus).events(self._concerns)
 
     def points(self) -> Points:
@@ -115,6 +123,7 @@ class PolicyPreemption:
         return Points(
             events=(
                 ClusterEventWithHint(_FREED, never),
+                *(ClusterEventWithHint(event, self._concerns) for event in (_KEPT, *self._nodes)),
                 *(ClusterEventWithHint(event, self._hint_of(event)) for event in self._moved),
                 *self._edits,
                 *([] if self._lending is None else [ClusterEventWithHint(_CAME, self._lent)]),
