@@ -20,7 +20,7 @@ import numpy as np
 from msgspec import Struct, structs
 from numpy.typing import NDArray
 
-from dsl.collective import Claims, Evictions, QuotaUse
+from dsl.collective import Evictions, QuotaUse
 from dsl.plan import Plan, PreemptRule, RuleBase
 from dsl.reads import reads_of
 from engine.collective.quotas import over_minimum_with_pod, reclaim, without_guaranteed
@@ -150,7 +150,10 @@ class PolicyPreemption:
         use = _of_those_that_stay(quota, quota.use(pod, snapshot), snapshot)
         if rule is not None and use.key is None:
             return said
-        claims = _with_leaving(quota.rule.claims(subject, world, use), snapshot)
+        claims = quota.rule.claims(subject, world, use)
+        # The server does not show all of them yet.
+        leaving = claims.leaving | evicted(snapshot)[claims.ordered]
+        claims = structs.replace(claims, leaving=leaving)
         lent = Said(quota.rule, reclaim(use, claims))
         if rule is None or may_go is None:
             return (lent,)
@@ -294,12 +297,6 @@ def _of_those_that_stay(quota: Quota, use: QuotaUse, snapshot: Snapshot) -> Quot
             own = used[theirs]
             used[theirs] = {name: own[name] - one.requests.get(name, 0) for name in own}
     return structs.replace(use, used=used)
-
-
-def _with_leaving(claims: Claims, snapshot: Snapshot) -> Claims:
-    """The same with those that are being evicted, whose deletion the server does not show yet."""
-    rows = [snapshot.pod_row(uid) for uid in snapshot.nominations.leaving]
-    return structs.replace(claims, leaving=claims.leaving | np.isin(claims.ordered, rows))
 
 
 def _once_gone(rows: NDArray[np.intp], snapshot: Snapshot, trial: Trial) -> NDArray[np.intp]:
