@@ -180,9 +180,10 @@ def _choose_widely(
     known: PodClass,
     opinion: Opinion | None,
 ) -> Decision:
-    """The choice where a plugin or an extender is asked about all nodes in every cycle."""
-    own = _promised_alone(pod, snapshot)
-    if own >= 0 and opinion is None and not known.filters and known.keys.cells[own] >= 0:
+    """The choice where a plugin or an extender looks further than a row in every cycle."""
+    promises, node = snapshot.nominations, snapshot.nominations.node_of(pod.uid)
+    own, apart = snapshot.nodes.row(node), opinion is not None or known.filters
+    if own >= 0 and not apart and known.keys.cells[own] >= 0 and not promises.ahead(pod, node):
         return _single(pod, snapshot, framework, own)
     candidates = mine = framework.candidates(known, pod, snapshot)
     if opinion is not None:
@@ -194,10 +195,9 @@ def _choose_widely(
             theirs = [Rejection(EXTENDER, status, rows) for status, rows in told]
             rejections = replace(rejections, each=(*rejections.each, *theirs), memo={})
         return _unplaced(pod, snapshot, framework, rejections=rejections)
-    nominated = snapshot.nodes.row(snapshot.nominations.node_of(pod.uid))
-    if nominated in candidates or len(candidates) == 1:
+    if own in candidates or len(candidates) == 1:
         # Preemption, or whoever nominated, made room there: taken without scoring.
-        row = nominated if nominated in candidates else int(candidates[0])
+        row = own if own in candidates else int(candidates[0])
         return _single(pod, snapshot, framework, row)
     if known.keys.bad is not None:
         raise known.keys.bad
@@ -218,12 +218,6 @@ def _choose_widely(
 
     total = int(steps[best]) / FRACTION + known.keys.base
     return _decision(pod, snapshot, framework, row, len(candidates), total, work_out)
-
-
-def _promised_alone(pod: PodInfo, snapshot: Snapshot) -> int:
-    """The pod's nominated row, unless others are nominated there before it; -1: none."""
-    node = snapshot.nominations.node_of(pod.uid)
-    return -1 if snapshot.nominations.ahead(pod, node) else snapshot.nodes.row(node)
 
 
 def _single(pod: PodInfo, snapshot: Snapshot, framework: Framework, row: int) -> Decision:

@@ -44,6 +44,7 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 
 POD_ASSIGNED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 POD_FREED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+_PROMISE_KEPT: Final = ClusterEvent(Resource.NOMINATION, Action.DELETE)
 _VOLUMES_FREED: Final = ClusterEvent(Resource.PERSISTENT_VOLUME, Action.UPDATE_OTHER)
 POD_OTHERWISE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_OTHER)
 
@@ -305,6 +306,8 @@ class PodHandler(_Handler):
                     self._out(old)  # somebody else has bound it, and not where we were about to
                 self._assigned(new)
                 self._renominated(old, new.node_name)
+                if old.status.nominated_node_name == new.node_name:
+                    self.queue.move(_PROMISE_KEPT)
             case Place.PENDING if before is Place.PENDING:
                 self._pending(old, new)
             case Place.PENDING:

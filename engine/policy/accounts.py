@@ -22,7 +22,7 @@ from dsl.quantities import parse_quantity
 from dsl.schema import request_unit
 from dsl.types import is_missing, scale_of
 from engine.collective.quotas import is_over_minimum, over_maximum, over_minimum_with_pod
-from engine.framework.snapshot import Snapshot
+from engine.framework.snapshot import Nominations, Snapshot
 from engine.objects import ResourceList
 from engine.objects.workloads import ElasticQuota
 from engine.pods.podinfo import PodInfo
@@ -48,6 +48,8 @@ class Account:
         self.limits: Mapping[Key, Limits] | None = None
         """Whose use `pool` sums up; None: everybody's."""
         self.pool: dict[str, int] = {}
+        self._version = -1
+        self._promised: dict[Key, dict[int, dict[str, int]]] = {}
 
     def count(self, pod: PodInfo, sign: int) -> None:
         """A pod came (1) or went (-1)."""
@@ -67,6 +69,17 @@ class Account:
         self.pool = {}
         for key in self.used.keys() & limits.keys():
             _add(self.pool, self.used[key])
+
+    def promised(self, to: Nominations) -> dict[Key, dict[int, dict[str, int]]]:
+        """What pods that are promised a node will take, by owner and priority."""
+        if self._version != to.version:
+            self._version, self._promised = to.version, {}
+            for one in to:
+                key = self._owner(one)
+                if key is not None:
+                    of_priority = self._promised.setdefault(key, {})
+                    _add(of_priority.setdefault(one.priority, {}), one.requests)
+        return self._promised
 
 
 class _Everyone(Mapping[Key, Limits]):
@@ -117,7 +130,8 @@ class Book:
         key = owner(pod)
         limits, used, pool = self.standing(key, snapshot, owner, sums, pod.requests)
         own = key if key is not None and key in limits else None
-        before, nominated = self._promised(own, limits, pod, snapshot, owner)
+        account = Account(owner, of_namespaces=False) if sums else self.account(snapshot, owner)
+        before, nominated = _promised(own, limits, pod, snapshot.nominations, account)
         return QuotaUse(
             key=own,
             limits=limits,
@@ -180,28 +194,28 @@ class Book:
             known = self._objects = there, version, _objects(there, before)
         return known[2]
 
-    def _promised(
-        self,
-        key: Key | None,
-        limits: Mapping[Key, Limits],
-        pod: PodInfo,
-        snapshot: Snapshot,
-        owner: Owner,
-    ) -> tuple[Amounts, Mapping[Key, Amounts]]:
-        """What nominated pods will take: of the pod's own quota before it, and of others."""
-        if not len(snapshot.nominations):
-            return _NOTHING, {}
-        before: dict[str, int] = {}
-        others: dict[Key, dict[str, int]] = {}
-        for one in snapshot.nominations:
-            theirs = owner(one) if one.uid != pod.uid else None
-            if theirs is None or theirs not in limits:
-                continue
+
+def _promised(
+    key: Key | None,
+    limits: Mapping[Key, Limits],
+    pod: PodInfo,
+    nominations: Nominations,
+    account: Account,
+) -> tuple[Amounts, Mapping[Key, Amounts]]:
+    """What nominated pods will take: of the pod's own quota before it, and of others."""
+    if not len(nominations):
+        return _NOTHING, {}
+    before: dict[str, int] = {}
+    others: dict[Key, dict[str, int]] = {}
+    for theirs, each in account.promised(nominations).items():
+        for priority, amounts in each.items() if theirs in limits else ():
             if theirs != key:
-                _add(others.setdefault(theirs, {}), one.requests)
-            elif one.priority >= pod.priority:
-                _add(before, one.requests)
-        return before, others
+                _add(others.setdefault(theirs, {}), amounts)
+            elif priority >= pod.priority:
+                _add(before, amounts)
+    if key is not None and nominations.node_of(pod.uid):
+        _add(before, pod.requests, -1)  # itself
+    return before, others
 
 
 def _add(to: dict[str, int], amounts: Mapping[str, int], sign: int = 1) -> None:

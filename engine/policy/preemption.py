@@ -20,7 +20,7 @@ import numpy as np
 from msgspec import Struct, structs
 from numpy.typing import NDArray
 
-from dsl.collective import Claims, Evictions, QuotaUse
+from dsl.collective import Evictions, QuotaUse
 from dsl.plan import Plan, PreemptRule, RuleBase
 from dsl.reads import reads_of
 from engine.collective.quotas import over_minimum_with_pod, reclaim, without_guaranteed
@@ -60,6 +60,12 @@ NAME: Final = "PolicyPreemption"
 _ON_NODES: Final = Resource.ASSIGNED_POD
 _FREED: Final = ClusterEvent(_ON_NODES, Action.DELETE)
 _CAME: Final = ClusterEvent(_ON_NODES, Action.ADD)
+_OPENED: Final = (
+    Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+)
+_NODE: Final = ClusterEvent(Resource.NODE, Action.ADD | _OPENED)
+#: Who comes before others while it is promised a node may be evicted for them once it has it.
+_KEPT: Final = ClusterEvent(Resource.NOMINATION, Action.DELETE)
 _OF_QUOTAS: Final = {ClusterEvent(Resource.ELASTIC_QUOTA, Action.ALL)}
 _NOT_OURS: Final = PostFilterResult(unschedulable())
 #: What rules may read of the pod, that pods which are alike in it are alike to them.
@@ -108,6 +114,8 @@ class PolicyPreemption:
         cores = [one.core for one in self._rules]
         orders = [key.value for core in cores for key in core.order]
         looks = [*guards, *(core.where for core in cores), *orders]
+        # Once quotas refuse a pod nobody asks its nodes, which may be what keeps it from evicting.
+        self._nodes = [_FREED, _NODE] if any(plan.quotas for plan in plans) else []
         self._edits = Edits(*looks, gpus=worlds.gpus).events(self._concerns)
 
     def points(self) -> Points:
@@ -115,6 +123,7 @@ class PolicyPreemption:
         return Points(
             events=(
                 ClusterEventWithHint(_FREED, never),
+                *(ClusterEventWithHint(event, self._concerns) for event in (_KEPT, *self._nodes)),
                 *(ClusterEventWithHint(event, self._hint_of(event)) for event in self._moved),
                 *self._edits,
                 *([] if self._lending is None else [ClusterEventWithHint(_CAME, self._lent)]),
@@ -141,7 +150,10 @@ class PolicyPreemption:
         use = _of_those_that_stay(quota, quota.use(pod, snapshot), snapshot)
         if rule is not None and use.key is None:
             return said
-        claims = _with_leaving(quota.rule.claims(subject, world, use), snapshot)
+        claims = quota.rule.claims(subject, world, use)
+        # The server does not show all of them yet.
+        leaving = claims.leaving | evicted(snapshot)[claims.ordered]
+        claims = structs.replace(claims, leaving=leaving)
         lent = Said(quota.rule, reclaim(use, claims))
         if rule is None or may_go is None:
             return (lent,)
@@ -285,12 +297,6 @@ def _of_those_that_stay(quota: Quota, use: QuotaUse, snapshot: Snapshot) -> Quot
             own = used[theirs]
             used[theirs] = {name: own[name] - one.requests.get(name, 0) for name in own}
     return structs.replace(use, used=used)
-
-
-def _with_leaving(claims: Claims, snapshot: Snapshot) -> Claims:
-    """The same with those that are being evicted, whose deletion the server does not show yet."""
-    rows = [snapshot.pod_row(uid) for uid in snapshot.nominations.leaving]
-    return structs.replace(claims, leaving=claims.leaving | np.isin(claims.ordered, rows))
 
 
 def _once_gone(rows: NDArray[np.intp], snapshot: Snapshot, trial: Trial) -> NDArray[np.intp]:

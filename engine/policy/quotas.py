@@ -99,17 +99,21 @@ class Quota:
         return exceeded(use, elastic=self.rule.core.elastic)
 
     def gives(self, came: Seen, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Whether who came borrows by now what the quota of a pod that waits may take back."""
+        """Whether a pod that waits may take back what who came borrows, or replace it."""
         use = self.use(pod, snapshot)
-        if use.key is None or over_minimum_with_pod(use):
-            return False
         try:
-            key = self.owner(snapshot)(make_pod_info(came)) if isinstance(came, Pod) else None
+            one = make_pod_info(came) if isinstance(came, Pod) else None
         except ValueError:  # what it asks for cannot be read, and counts as far as it can
-            return True
-        if key is None or key == use.key or key not in use.limits:
+            return use.key is not None
+        key = None if one is None else self.owner(snapshot)(one)
+        if use.key is None or one is None or key is None or key not in use.limits:
             return False
-        return is_over_minimum(use.used.get(key, {}), use.limits[key], use.pool.minimum)
+        beyond = bool(over_minimum_with_pod(use))
+        if key == use.key:
+            return beyond and one.priority < pod.priority
+        return not beyond and is_over_minimum(
+            use.used.get(key, {}), use.limits[key], use.pool.minimum
+        )
 
     def going(self, use: QuotaUse, snapshot: Snapshot) -> Mapping[Key, Amounts]:
         """What evicted pods that have not left yet use."""

@@ -46,6 +46,7 @@ OTHERS = (
     "bind: pod.label app=b -> dry run",
     "preempt: victims where it.priority < pod.priority order it.name limit 2",
     "preempt: victims where it.label app=a and it.priority <= pod.priority limit 1",
+    "preempt: victims where it.quota.over_min limit 1",
     "preempt: pod.label app=b and namespace.label[calm] is missing -> never",
     "filter: count(node.pods where it.namespace.label[calm] is present) < 2",
     "spread: over zone skew 2 hard peers by pod.label[app]",

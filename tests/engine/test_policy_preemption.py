@@ -441,3 +441,22 @@ async def test_a_pod_is_not_kept_from_the_node_that_it_is_promised_itself():
     await settle(made)
     assert {uid: made.cache.node_of(uid) for uid in before} == before
     assert sorted(made.edge.evictions) == ["a", "b"]
+
+
+@in_a_loop
+async def test_who_may_evict_a_pod_once_it_has_what_it_was_promised_is_woken_then():
+    policy = "preempt: victims where it.label app=a and it.priority <= pod.priority\n"
+    made = world(policy, a=("n1", {"labels": {"app": "a"}}), b="n1")
+    like = {"cpu": "1", "priority": 5}
+    promised = made.comes("p", labels={"app": "a"}, status={"nominatedNodeName": "n1"}, **like)
+    await settle(made)
+    made.handlers.pods.on_delete(pod_object("a", cpu="1", node="n1"))
+    made.comes("q", **like)
+    await settle(made)
+    made.clock.advance(2.0)
+    await settle(made)
+    assert made.assigned("p") == ("n1", True)
+    made.bound(promised, "n1")
+    made.clock.advance(2.0)
+    await settle(made)
+    assert made.edge.evictions == ["a", "p"]

@@ -547,6 +547,25 @@ async def test_who_leaves_room_to_less_important_pods_is_woken_when_they_go():
     assert made.placed("a2")
 
 
+@in_a_loop
+async def test_who_is_overtaken_within_its_quota_is_woken():
+    """What the first pod of another one lends came between the two."""
+    made = Quotas("quota: by pod.namespace min cpu 2 max cpu 5 elastic reclaim it.priority\n")
+    made.runs("a0", priority=10)
+    _, first, small = (
+        made.comes("a1", namespace="a", cpu="2", priority=10),
+        made.comes("b0", namespace="b", cpu="1", priority=5),
+        made.comes("a2", namespace="a", cpu="2"),
+    )
+    await settle(made)
+    assert (made.placed("a1"), made.placed("a2")) == (False, True)
+    for pod in (first, small):
+        made.bound(pod, "n1")
+    made.clock.advance(20.0)
+    await settle(made)
+    assert made.edge.evictions == ["a2"]
+
+
 # ---- beside `preempt:` lines
 
 BESIDE = ELASTIC + "preempt: victims where it.priority < pod.priority across 2 nodes\n"
@@ -743,6 +762,26 @@ async def test_a_quota_that_reads_the_time_is_summed_up_each_cycle():
     await settle(made)
     assert made.placed("free")
     assert "no more cpu: 1 used, 1 asked for, at most 1" in made.words("held")
+
+
+@pytest.mark.parametrize("grows", [False, True])
+@in_a_loop
+async def test_who_may_evict_below_a_maximum_is_woken_by_room_on_nodes(grows):
+    policy = (
+        "quota: by pod.namespace max cpu 2\npreempt: victims where it.priority < pod.priority\n"
+    )
+    made = Quotas(policy, cpu="2")
+    made.runs("a0")
+    b0 = made.runs("b0", "b", priority=10)
+    made.comes("p", namespace="a", cpu="2", priority=5)
+    await settle(made)
+    assert made.edge.evictions == []
+    node = make_node("n1", cpu="2")
+    nodes, pods = made.handlers.nodes, made.handlers.pods
+    nodes.on_update(node, make_node("n1", cpu="3")) if grows else pods.on_delete(b0)
+    made.clock.advance(20.0)
+    await settle(made)
+    assert made.edge.evictions == ["a0"]
 
 
 @in_a_loop
