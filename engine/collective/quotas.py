@@ -160,9 +160,11 @@ def _lent(use: QuotaUse, claims: Claims, lenders: NDArray[np.bool_]) -> NDArray[
     """Returns (n,) who of each node goes so that the quotas of others come down to their minimums.
 
     A pod goes while its quota is still over its minimum without those of its node that go before,
-    and without all that leave already.
+    and without all that leave already. Of what all quotas together have no more, nobody gives back
+    what is guaranteed to him because he uses more of something else.
     """
-    stay = ~claims.leaving
+    stay, short = ~claims.leaving, over_all_minimums(use)
+    holds = sum((claims.amounts[name] for name in short), np.zeros(len(stay))) > 0
     # Pods of one node and quota side by side, the first to go first.
     group = claims.nodes * len(claims.keys) + claims.key
     sort = np.argsort(group, kind="stable")
@@ -179,7 +181,8 @@ def _lent(use: QuotaUse, claims: Claims, lenders: NDArray[np.bool_]) -> NDArray[
             ]
         )
         before = np.concatenate(([0.0], np.cumsum(amounts[sort])))
-        over[sort] |= (spare - going)[claims.key[sort]] > before[:-1] - before[first]
+        lent = (spare - going)[claims.key[sort]] > before[:-1] - before[first]
+        over[sort] |= lent if name in short else lent & ~holds[sort]
     return over & lenders[claims.key] & stay
 
 

@@ -414,6 +414,34 @@ async def test_who_may_evict_below_a_maximum_does_so_while_victims_of_others_are
         assert len(made.edge.binds) == number + 1
 
 
+GPU = "example.com/gpu"
+
+
+def with_gpu(cpu, gpu="1"):
+    return {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu, GPU: gpu}}}]}
+
+
+@pytest.mark.parametrize(("cpu", "evicted"), [("90", ["c0"]), ("16", ["c0", "b-cpu"])])
+@in_a_loop
+async def test_nobody_loses_what_is_guaranteed_for_what_he_borrows_of_something_else(cpu, evicted):
+    """`b` has the cards that it is guaranteed, and more cores; `c` has borrowed those of `a`."""
+    made = Quotas(ELASTIC, nodes=())
+    made.handlers.nodes.on_add(make_node("n1", cpu=cpu, **{GPU: "8"}))
+    for namespace, least in {"a": ("8", "4"), "b": ("4", "4"), "c": ("9", "0")}.items():
+        amounts = dict(zip(("cpu", GPU), least, strict=True))
+        meta, most = {"name": "q", "namespace": namespace}, {"cpu": "50", GPU: "8"}
+        made.objects.on_add(
+            from_builtins(ElasticQuota, {"metadata": meta, "spec": {"min": amounts, "max": most}})
+        )
+    for number in range(4):
+        for namespace, cores in (("b", "2"), ("c", "1")):
+            made.runs(f"{namespace}{number}", namespace, spec=with_gpu(cores) | {"nodeName": "n1"})
+    made.runs("b-cpu", "b", cpu="4")
+    made.comes("p", namespace="a", spec=with_gpu("3"))
+    await settle(made)
+    assert made.edge.evictions == evicted
+
+
 @in_a_loop
 async def test_who_goes_with_a_node_that_is_gone_is_no_spare_either():
     made = Quotas(ELASTIC, nodes=("n1", "n2"), a=("2", "4"), b=("3", "5"))
