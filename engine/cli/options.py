@@ -57,7 +57,7 @@ _verbosity: Final = partial(
     click.option, "-v", "--v", "verbosity", type=level_of, metavar="LEVEL", default="2"
 )
 VERBOSITY: Final = _verbosity(
-    help="Log level; 0: no line a pod, 2: one, 4: more, 5: also why it went there.  [default: 2]"
+    help="Log level; 0: no line per pod, 2: one, 4: more, 5: also why it went there.  [default: 2]"
 )
 QUIET_VERBOSITY: Final = _verbosity(hidden=True)
 

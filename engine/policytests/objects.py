@@ -189,7 +189,7 @@ def node_of(thing: Thing, read: ReadText) -> Node:
 def _ranges(addresses: int) -> list[str]:
     """Ranges that have so many addresses together, as a node's pod CIDRs."""
     if not addresses:
-        raise FixtureError("`ips` is at least 1; a node without a free one has pods on all")
+        raise FixtureError("`ips` must be at least 1; to have none free, put pods on all")
     sizes = [2**bit for bit in range(31, -1, -1) if addresses >> bit & 1]
     starts = itertools.accumulate(sizes, initial=0)
     return [

@@ -91,7 +91,7 @@ class Library:
             there = self._find(use.name, folder)
             if there is None and use.name == DEFAULTS:
                 if use.weight is not None:
-                    message = f"`{DEFAULTS}` are plugins of several weights, and takes none"
+                    message = f"`{DEFAULTS}` takes no weight, as its plugins have several"
                     return Diagnostic("P702", message, suite.source, use.span)
                 found.extend((use, one) for one in _DEFAULTS if one not in named)
             elif there is None:

@@ -207,7 +207,11 @@ def test_alerts_are_about_the_schedulers_of_their_release_and_where_there_are_no
             ["berth status berth-system/berth"],
             ["edit configmap"],
         ),
-        (["--set=scheduler.leaderElection.leaderElect=false"], ["WARNING: 2 replicas without"], []),
+        (
+            ["--set=scheduler.leaderElection.leaderElect=false"],
+            ["WARNING: 2 replicas run without"],
+            [],
+        ),
     ],
 )
 def test_notes_say_what_is_there(flags, said, unsaid):

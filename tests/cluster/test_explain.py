@@ -112,7 +112,7 @@ def test_a_pod_that_went_elsewhere_is_told_who_outvoted_the_policy(cluster):
     text = cluster.explained("pod", f"{cluster.namespace}/web")
     assert "The pod is on small. Were it pending, it would be placed as follows:" in text
     assert "small is the best of 2 nodes that can take it, of 3." in text
-    assert "large has" in text
+    assert "large scores" in text
     assert "outvoted." in text
 
     # What was true then is not true now: the disk has moved, and the pod stays where it is.

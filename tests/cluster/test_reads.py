@@ -202,7 +202,7 @@ def test_metrics_from_usage(cluster, control_plane):
     usage = {"apiVersion": "metrics.k8s.io/v1beta1", "kind": "NodeMetrics"}
     usage |= {"metadata": {"name": "only"}, "usage": {"cpu": "3500m", "memory": "1Gi"}}
     cluster.create(usage)
-    cluster.berth.wait_for_log("the usage of nodes is not known")
+    cluster.berth.wait_for_log("the usage of nodes is unknown")
     second = 0
 
     def turned_away():

@@ -139,14 +139,14 @@ def test_a_good_one_passes_and_what_is_odd_is_a_warning(hook):
 
 
 def test_no_other_config_map_is_asked_about(hook):
-    before = hook.log.read_text().count("Judged")
+    before = hook.log.read_text().count("Checked")
     hook.plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": "elsewhere"}})
     assert hook.apply(BROKEN, name="elsewhere")[0] == 0
     assert hook.apply(BROKEN, namespace="elsewhere")[0] == 0
     assert hook.apply(BROKEN + "# anew\n", namespace="elsewhere")[0] == 0
     assert hook.apply(GOOD + "# anew\n")[0] == 0
-    hook.wait_for_log("Judged", before + 1)
-    assert hook.log.read_text().count("Judged") == before + 1
+    hook.wait_for_log("Checked", before + 1)
+    assert hook.log.read_text().count("Checked") == before + 1
 
 
 def test_a_certificate_that_is_lost_is_made_anew(hook):
@@ -205,7 +205,7 @@ def test_a_certificate_of_others_is_served_and_trusted(hook, tmp_path):
     authority = Authority(tmp_path / "authority")
     pair = authority.server("webhook")
     files = (f"--tls-cert-file={pair.certificate}", f"--tls-private-key-file={pair.key}")
-    hook.start(*files, f"--ca-file={authority.certificate}", until="The API server asks")
+    hook.start(*files, f"--ca-file={authority.certificate}", until="The API server now asks")
     [trusted] = hook.trusted()
     assert base64.b64decode(trusted) == authority.certificate.read_bytes()
     assert hook.apply(GOOD)[0] == 0
