@@ -63,9 +63,9 @@ class RecordingQueue(SchedulingQueue):
         )
         self.told: list[tuple[ClusterEvent, Callable[[PodInfo], bool] | None]] = []
 
-    def move(self, event, old=None, new=None, *, only=None):
+    def move(self, event, old=None, new=None, *, only=None, uids=None):
         self.told.append((event, only))
-        return super().move(event, old, new, only=only)
+        return super().move(event, old, new, only=only, uids=uids)
 
     def update(self, pod, events=()):
         self.told.extend((event, None) for event in events)
