@@ -27,7 +27,7 @@ from engine.cache.beside import BesideTable, QueueTimes
 from engine.cache.columns import Dictionary
 from engine.cache.domains import TopologyCounts
 from engine.cache.nodes import NodeTable
-from engine.cache.nominations import LOWEST, NominationTable
+from engine.cache.nominations import NominationTable
 from engine.cache.objects import ObjectStore
 from engine.cache.pods import PodTable
 from engine.cache.snapshot import (
@@ -313,10 +313,10 @@ class Cache:
 
     # ---- nominations -----------------------------------------------------------------------
 
-    def nominate(self, pod: PodInfo, node_name: str, left_by: int = LOWEST) -> None:
+    def nominate(self, pod: PodInfo, node_name: str, left_by: int = -(1 << 31)) -> None:
         """The waiting pod is promised the node, and no other; an empty name takes that back.
 
-        `left_by` is the priority of the most important pod that leaves the room for it.
+        `left_by` is the priority of the most important pod that leaves the room for it, if any.
         """
         if pod.uid not in self._rows:
             before = self.nominations.node_of(pod.uid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from engine.cache.nodes import NodeColumns
 from engine.pods.podinfo import PodInfo
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from engine.cache.snapshot import Snapshot
 
 NOBODY: Mapping[str, PodInfo] = {}
-LOWEST: Final = -(1 << 31)
-"""The least of all priorities."""
 
 
 class Nominations:
@@ -101,7 +99,7 @@ class Nominations:
 class NominationTable(Nominations):
     """The same with what writes; `Cache` alone has it."""
 
-    def put(self, pod: PodInfo, node: str, left_by: int = LOWEST) -> None:
+    def put(self, pod: PodInfo, node: str, left_by: int) -> None:
         """The pod is promised this node and no other; none if it is empty.
 
         Others that are no more important than who leaves the room for it do not come before it: a
