@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,6 @@ class Nominations:
         self._ranks: dict[str, int] = {}
         self.ranks: Mapping[str, int] = self._ranks
         """The priority that each promise counts with, by UID: no less than that of the pod."""
-        self._of_rank: Counter[int] = Counter()
         self._nodes: dict[str, str] = {}
         self.nodes: Mapping[str, str] = self._nodes
         """The node that each pod is promised, by UID."""
@@ -88,7 +86,7 @@ class Nominations:
     def _ahead(self, pod: PodInfo, nodes: NodeColumns) -> Iterator[tuple[int, list[PodInfo]]]:
         least, row_of = pod.priority, nodes.row
         # Where pods of one priority preempt, which is usual, none is left out.
-        every = pod.uid not in self.nodes and least <= min(self._of_rank, default=least)
+        every = pod.uid not in self.nodes and least <= min(self.ranks.values(), default=least)
         for node, promised in self._on.items():
             ahead = list(promised.values()) if every else self.ahead(pod, node)
             row = row_of(node) if ahead else -1
@@ -110,7 +108,6 @@ class NominationTable(Nominations):
         if node:
             self._nodes[uid], self._ranks[uid] = node, rank
             self._on.setdefault(node, {})[uid] = pod
-            self._of_rank[rank] += 1
             self.version += 1
 
     def drop(self, uid: str) -> bool:
@@ -118,12 +115,8 @@ class NominationTable(Nominations):
         node = self._nodes.pop(uid, None)
         if node is None:
             return False
-        promised, rank = self._on[node], self._ranks.pop(uid)
-        del promised[uid]
-        self._of_rank[rank] -= 1
-        if not self._of_rank[rank]:
-            del self._of_rank[rank]
-        if not promised:
+        del self._ranks[uid], self._on[node][uid]
+        if not self._on[node]:
             del self._on[node]
         self.version += 1
         return True
