@@ -425,11 +425,13 @@ class Framework:
             UnfinishedError: a slice of `tried` is used up.
         """
         tried = tried or Tried()
-        if tried.begin(self, rejections.memo):  # estimates are no answer for others
+        gang = self.gang(pod, snapshot)
+        if tried.begin(self, rejections.memo) or gang:  # estimates, mates: no answer for others
             rejections = replace(rejections, memo={})
+        mates = () if gang is None else gang[1].mates()
 
         def what_if(pod: PodInfo, snapshot: Snapshot) -> Trial:
-            return replace(self.what_if(pod, snapshot), tried=tried)
+            return replace(self.what_if(pod, snapshot), tried=tried, mates=mates)
 
         found = NO_POST_FILTER
         messages: list[str] = []

@@ -47,6 +47,8 @@ class Trial:
     """A PreFilter counts pods wherever they are."""
     tried: Tried = field(default_factory=Tried)
     """What a search for victims has tried."""
+    mates: Sequence[int] = ()
+    """The rows of pods of its gang, who do not go for it."""
 
     # ---- as it is ------------------------------------------------------------------------------
 

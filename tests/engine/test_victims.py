@@ -210,7 +210,7 @@ class NodeByNode:
     """A trial that never says that amounts alone decide."""
 
     def __init__(self, trial):
-        self.at, self.tried = trial.at, trial.tried
+        self.at, self.tried, self.mates = trial.at, trial.tried, trial.mates
 
     def rooms(self, rows):
         return None
