@@ -26,7 +26,7 @@ import numpy as np
 from engine.cache.columns import Dictionary
 from engine.cache.domains import TopologyCounts
 from engine.cache.nodes import NodeTable
-from engine.cache.nominations import LOWEST, NominationTable
+from engine.cache.nominations import NominationTable
 from engine.cache.objects import ObjectStore
 from engine.cache.otherpods import OtherPodsTable, QueueTimes
 from engine.cache.pods import PodTable
@@ -309,10 +309,10 @@ class Cache:
 
     # ---- nominations -----------------------------------------------------------------------
 
-    def nominate(self, pod: PodInfo, node_name: str, left_by: int = LOWEST) -> None:
+    def nominate(self, pod: PodInfo, node_name: str, left_by: int = -(1 << 31)) -> None:
         """The waiting pod is nominated to the node; an empty name takes that back.
 
-        `left_by` is the priority of the most important victim that makes room for it.
+        `left_by` is the priority of the most important victim that makes room for it, if any.
         """
         if pod.uid not in self._rows:
             before = self.nominations.node_of(pod.uid)
@@ -325,10 +325,6 @@ class Cache:
         there = self.nominations.drop(uid)
         self.other_pods.promised(before)
         return there
-
-    def nominated_node(self, uid: str) -> str:
-        """The node that a waiting pod is nominated to, empty if none."""
-        return self.nominations.node_of(uid)
 
     def evicts(self, uid: str, victims: Mapping[str, str]) -> None:
         """A waiting pod's victims, by UID with their nodes, are being deleted; none: done."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from engine.cache.nodes import NodeColumns
 from engine.pods.podinfo import PodInfo
@@ -13,8 +12,6 @@ if TYPE_CHECKING:
     from engine.cache.snapshot import Snapshot
 
 NOBODY: Mapping[str, PodInfo] = {}
-LOWEST: Final = -(1 << 31)
-"""The least of all priorities."""
 
 
 class Nominations:
@@ -30,7 +27,6 @@ class Nominations:
         self._ranks: dict[str, int] = {}
         self.ranks: Mapping[str, int] = self._ranks
         """The priority that each promise counts with, by UID: no less than that of the pod."""
-        self._of_rank: Counter[int] = Counter()
         self._nodes: dict[str, str] = {}
         self.nodes: Mapping[str, str] = self._nodes
         """The nominated nodes of pods, by UID."""
@@ -86,7 +82,7 @@ class Nominations:
     def _ahead(self, pod: PodInfo, nodes: NodeColumns) -> Iterator[tuple[int, list[PodInfo]]]:
         least, row_of = pod.priority, nodes.row
         # Where pods of one priority preempt, which is usual, none is left out.
-        every = pod.uid not in self.nodes and least <= min(self._of_rank, default=least)
+        every = pod.uid not in self.nodes and least <= min(self.ranks.values(), default=least)
         for node, promised in self._on.items():
             ahead = list(promised.values()) if every else self.ahead(pod, node)
             row = row_of(node) if ahead else -1
@@ -97,7 +93,7 @@ class Nominations:
 class NominationTable(Nominations):
     """`Nominations` for the cache, which alone writes."""
 
-    def put(self, pod: PodInfo, node: str, left_by: int = LOWEST) -> None:
+    def put(self, pod: PodInfo, node: str, left_by: int) -> None:
         """The pod is nominated to this node and no other; to none if it is empty.
 
         It comes before all pods that are no more important than its victims: otherwise a victim's
@@ -108,7 +104,6 @@ class NominationTable(Nominations):
         if node:
             self._nodes[uid], self._ranks[uid] = node, rank
             self._on.setdefault(node, {})[uid] = pod
-            self._of_rank[rank] += 1
             self.version += 1
 
     def drop(self, uid: str) -> bool:
@@ -116,12 +111,8 @@ class NominationTable(Nominations):
         node = self._nodes.pop(uid, None)
         if node is None:
             return False
-        promised, rank = self._on[node], self._ranks.pop(uid)
-        del promised[uid]
-        self._of_rank[rank] -= 1
-        if not self._of_rank[rank]:
-            del self._of_rank[rank]
-        if not promised:
+        del self._ranks[uid], self._on[node][uid]
+        if not self._on[node]:
             del self._on[node]
         self.version += 1
         return True

@@ -163,8 +163,8 @@ class Several:
     def _enough(self, own: Rows, rooms: Sequence[Room]) -> Rows | None:
         """These and as many others as bring use down, the first to go first; None: too few."""
         assert self.rule.more is not None
-        more = self.rule.more(own.tolist())
-        rows = np.concatenate((own, np.array(more[:_MOST_PODS], np.intp)))
+        more = np.array(self.rule.more(own.tolist()), np.intp)
+        rows = np.concatenate((own, more[~np.isin(more, self.trial.mates)][:_MOST_PODS]))
         pods, count = self.of.snapshot.pods, len(own)
         for room in rooms:
             short = int(room.used[0]) + room.need - int(room.limit[0])

@@ -72,6 +72,7 @@ def search(
     Complexity: that of `victims.plan`, and at most `MOST_RUNS` dry runs and those of one more node.
     """
     ordered = np.array(evictions.ordered, np.intp)
+    ordered = ordered[~np.isin(ordered, trial.mates)]
     may_go = np.zeros(snapshot.pods.size, np.bool_)
     may_go[ordered] = True
     hunt = Hunt(may_go, Ranking.given(snapshot, ordered[::-1]), kinds or Kinds())

@@ -424,11 +424,13 @@ class Framework:
             UnfinishedError: a slice of `progress` is used up.
         """
         progress = progress or SearchProgress()
-        if progress.begin(self, rejections.memo):  # estimates are no answer for others
+        gang = self.gang(pod, snapshot)
+        if progress.begin(self, rejections.memo) or gang:  # estimates, mates: no answer for others
             rejections = replace(rejections, memo={})
+        mates = () if gang is None else gang[1].mates()
 
         def what_if(pod: PodInfo, snapshot: Snapshot) -> Trial:
-            return replace(self.what_if(pod, snapshot), progress=progress)
+            return replace(self.what_if(pod, snapshot), progress=progress, mates=mates)
 
         found = NO_POST_FILTER
         messages: list[str] = []

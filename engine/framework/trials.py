@@ -44,9 +44,11 @@ class Trial:
     allowed_by: tuple[str, ...]
     guard: Guard
     counted: bool = False
-    """Whether a PreFilter counts pods wherever they are."""
+    """A PreFilter counts pods wherever they are."""
     progress: SearchProgress = field(default_factory=SearchProgress)
-    """Of the search for victims that asks."""
+    """What a search for victims has tried."""
+    mates: Sequence[int] = ()
+    """The rows of pods of its gang, who do not go for it."""
 
     # ---- as it is ------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ the keys of the rule that evicts. Whatever is tried is taken back before this re
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -84,7 +84,6 @@ class Rescuers:
 
     def _in(self, rows: Domain) -> Steps[Rescue]:
         turn, members = self.turn, self.members
-        own = turn.mates.union(one.pod.uid for one in members)
         there: list[Chosen] = []
         found: list[tuple[QueuedPod, PostFilterResult]] = []
         cache, spare, waits = self.basis.cache, len(members) - turn.wanted, False
@@ -97,7 +96,7 @@ class Rescuers:
                 if not self.waits(queued):
                     spare -= 1
                     continue
-                result = yield from self._asked_for(queued, rows, there, own)
+                result = yield from self._asked_for(queued, rows, there)
                 if result is None:
                     continue
                 if not (result.status.ok and result.nominated):
@@ -121,13 +120,10 @@ class Rescuers:
         return Rescue(found, [(one.queued.pod, one.node) for one in there])
 
     def _asked_for(
-        self, queued: QueuedPod, rows: Domain, there: list[Chosen], own: Collection[str]
+        self, queued: QueuedPod, rows: Domain, there: list[Chosen]
     ) -> Steps[PostFilterResult | None]:
-        """What would make room for a member; None: it has a node, which is in `there` now.
-
-        Nobody goes for its `own` gang: where one would, other nodes are looked at.
-        """
-        pod, cache = queued.pod, self.basis.cache
+        """What would make room for a member; None: it has a node, which is in `there` now."""
+        pod = queued.pod
         answer: Chosen | Refused | None
         try:
             if rows is None:
@@ -144,22 +140,9 @@ class Rescuers:
         progress = SearchProgress(SLICE_RUNS)
         while True:
             try:
-                found = self.placement.rescue(pod, rejections, progress) or _NOTHING
-                going = [one.pod.uid for one in found.evictions if one.pod.uid in own]
-                if not going or rejections is None:
-                    return found
-                theirs = [cache.nodes.row(cache.node_of(one) or "") for one in going]
-                known = () if rejections.left_out is None else rejections.left_out
-                # Beside another node (`across`) they may go all the same: then there is no way.
-                if np.isin(theirs, known).all() or self._asked >= MOST_ASKED:
-                    return replace(found, status=_NOTHING.status)
-                outside = np.zeros(self.basis.snapshot().nodes.size, np.bool_)
-                outside[theirs] = True
-                rejections, progress = _but(rejections, outside), SearchProgress(SLICE_RUNS)
-                self._asked += 1
+                return self.placement.rescue(pod, rejections, progress) or _NOTHING
             except UnfinishedError:
-                pass
-            yield
+                yield
 
     def _within(
         self, queued: QueuedPod, rows: NDArray[np.intp]

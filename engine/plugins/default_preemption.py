@@ -117,7 +117,9 @@ class DefaultPreemption:
         if self._kinds.outgrow(snapshot.pods):
             self._kinds = Kinds()
             self._ranking.forget("kind")
-        hunt = Hunt(snapshot.pods.priority < pod.priority, self._ranking, self._kinds)
+        may_go = snapshot.pods.priority < pod.priority
+        may_go[list(trial.mates)] = False
+        hunt = Hunt(may_go, self._ranking, self._kinds)
         return plan(snapshot, rows, hunt, self._budgets.of(snapshot), trial)
 
     def _post_filter(

@@ -70,16 +70,27 @@ class Account:
         for key in self.used.keys() & limits.keys():
             _add(self.pool, self.used[key])
 
-    def promised(self, to: Nominations) -> dict[Key, dict[int, dict[str, int]]]:
-        """What pods that are promised a node will take, by owner and priority."""
+    def promised(
+        self, key: Key | None, limits: Mapping[Key, Limits], pod: PodInfo, to: Nominations
+    ) -> tuple[Amounts, Mapping[Key, Amounts]]:
+        """What nominated pods will take: of the pod's own quota before it, and of others."""
         if self._version != to.version:
             self._version, self._promised = to.version, {}
             for one in to:
-                key = self._owner(one)
-                if key is not None:
-                    of_priority = self._promised.setdefault(key, {})
-                    _add(of_priority.setdefault(one.priority, {}), one.requests)
-        return self._promised
+                theirs = self._owner(one)
+                if theirs is not None:
+                    each = self._promised.setdefault(theirs, {})
+                    _add(each.setdefault(one.priority, {}), one.requests)
+        before, others = dict[str, int](), dict[Key, dict[str, int]]()
+        for theirs, each in self._promised.items():
+            for priority, amounts in each.items() if theirs in limits else ():
+                if theirs != key:
+                    _add(others.setdefault(theirs, {}), amounts)
+                elif priority >= pod.priority:
+                    _add(before, amounts)
+        if key is not None and to.node_of(pod.uid):
+            _add(before, pod.requests, -1)  # itself
+        return before, others
 
 
 class _Everyone(Mapping[Key, Limits]):
@@ -131,7 +142,7 @@ class Book:
         limits, used, pool = self.standing(key, snapshot, owner, sums, pod.requests)
         own = key if key is not None and key in limits else None
         account = Account(owner, of_namespaces=False) if sums else self.account(snapshot, owner)
-        before, nominated = _promised(own, limits, pod, snapshot.nominations, account)
+        before, nominated = account.promised(own, limits, pod, snapshot.nominations)
         return QuotaUse(
             key=own,
             limits=limits,
@@ -193,29 +204,6 @@ class Book:
             before = {} if known is None else known[2].read
             known = self._objects = there, version, _objects(there, before)
         return known[2]
-
-
-def _promised(
-    key: Key | None,
-    limits: Mapping[Key, Limits],
-    pod: PodInfo,
-    nominations: Nominations,
-    account: Account,
-) -> tuple[Amounts, Mapping[Key, Amounts]]:
-    """What nominated pods will take: of the pod's own quota before it, and of others."""
-    if not len(nominations):
-        return _NOTHING, {}
-    before: dict[str, int] = {}
-    others: dict[Key, dict[str, int]] = {}
-    for theirs, each in account.promised(nominations).items():
-        for priority, amounts in each.items() if theirs in limits else ():
-            if theirs != key:
-                _add(others.setdefault(theirs, {}), amounts)
-            elif priority >= pod.priority:
-                _add(before, amounts)
-    if key is not None and nominations.node_of(pod.uid):
-        _add(before, pod.requests, -1)  # itself
-    return before, others
 
 
 def _add(to: dict[str, int], amounts: Mapping[str, int], sign: int = 1) -> None:

@@ -101,19 +101,16 @@ class Quota:
     def gives(self, came: Seen, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Whether a pod that waits may take back what who came borrows, or replace it."""
         use = self.use(pod, snapshot)
-        try:
-            one = make_pod_info(came) if isinstance(came, Pod) else None
-        except ValueError:  # what it asks for cannot be read, and counts as far as it can
-            return use.key is not None
-        key = None if one is None else self.owner(snapshot)(one)
-        if use.key is None or one is None or key is None or key not in use.limits:
+        row = snapshot.pod_row(came.metadata.uid) if isinstance(came, Pod) else -1
+        if use.key is None or row < 0:
             return False
-        beyond = bool(over_minimum_with_pod(use))
-        if key == use.key:
-            return beyond and one.priority < pod.priority
-        return not beyond and is_over_minimum(
-            use.used.get(key, {}), use.limits[key], use.pool.minimum
-        )
+        one, beyond = snapshot.pods.pod(row), bool(over_minimum_with_pod(use))
+        key = self.owner(snapshot)(one)
+        if key is None or key not in use.limits or beyond is not (key == use.key):
+            return False
+        if beyond:
+            return one.priority < pod.priority
+        return is_over_minimum(use.used.get(key, {}), use.limits[key], use.pool.minimum)
 
     def going(self, use: QuotaUse, snapshot: Snapshot) -> Mapping[Key, Amounts]:
         """What evicted pods that have not left yet use."""

@@ -431,6 +431,20 @@ async def test_no_member_is_evicted_for_another_one(running):
 
 @pytest.mark.parametrize("policy", ["", "\npreempt: victims where it.priority < pod.priority"])
 @in_a_loop
+async def test_nobody_is_evicted_for_one_more_member_of_its_gang(policy):
+    made = world(f"{GANG}{policy}", nodes=("n1",))
+    member(made, "a", 0, node="n1", size=1)
+    member(made, "a", 1, size=1, priority=5)
+    await settle(made)
+    assert made.edge.evictions == []
+    member(made, "b", 1, size=1, priority=5)
+    await settle(made)
+    assert made.edge.evictions == ["a-0"]
+    assert [*made.cache.nominations.nodes] == ["uid-default-b-1"]
+
+
+@pytest.mark.parametrize("policy", ["", "\npreempt: victims where it.priority < pod.priority"])
+@in_a_loop
 async def test_others_are_evicted_where_a_member_would_be_the_cheapest_victim(policy):
     made = world(f"{GANG}{policy}\nsort: pod.name", nodes=("n1", "n2", "n3"))
     member(made, "a", 0, node="n1", size=3, priority=0)
@@ -1194,7 +1208,7 @@ async def test_a_member_that_is_left_over_claims_no_node_where_it_cannot_be():
         made.clock.advance(3.0)
     [left] = [name for name in ("a", "b", "c") if made.assigned(name) is None]
     assert left in ("a", "b")
-    assert made.cache.nominated_node(f"uid-default-{left}") == ""
+    assert made.cache.nominations.node_of(f"uid-default-{left}") == ""
 
 
 @in_a_loop

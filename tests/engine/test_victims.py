@@ -210,7 +210,7 @@ class NodeByNode:
     """A trial that never says that amounts alone decide."""
 
     def __init__(self, trial):
-        self.at, self.progress = trial.at, trial.progress
+        self.at, self.progress, self.mates = trial.at, trial.progress, trial.mates
 
     def rooms(self, rows):
         return None
