@@ -7,12 +7,15 @@ from itertools import product
 
 import pytest
 
-from engine.framework.events import QueueingHint
-from engine.objects import Namespace, ObjectMeta, Pod
+from engine.framework.events import QueueingHint, Resource
+from engine.objects import Namespace, ObjectMeta, Pod, from_builtins
+from engine.objects.storage import CSIDriver, CSINode
 from engine.plugins.node_resources_fit import NodeResourcesFit
 from engine.queue import SubQueue
 from tests.builders import Cache, make_node, make_pod, pod_object
+from tests.engine.plugins.volumes.builders import claim, csi_volume, put
 from tests.engine.test_scheduler import World, in_a_loop
+from tests.engine.test_volumes_given_back import with_claim
 
 
 def _finer(pod, gone, cache, plugin=None):
@@ -164,3 +167,30 @@ async def test_affinity_of_others_and_of_namespaces_by_label_and_of_the_first(
         world.add([comes])
     await world.turn()
     assert [name for name, _ in world.edge.binds] == ["waits"]
+
+
+def _csi_node(name, *drivers):
+    spec = {"drivers": [{"name": "csi.x", **one} for one in drivers]}
+    return from_builtins(CSINode, {"metadata": {"name": name}, "spec": spec})
+
+
+@pytest.mark.parametrize("comes", ["a driver", "no limit any more", "a node behind its CSINode"])
+@in_a_loop
+async def test_a_driver_without_a_limit_and_a_node_wake_who_was_rejected_for_their_volumes(comes):
+    none = {"allocatable": {"count": 0}}
+    world = World()
+    put(world.cache, CSIDriver, "csi.x", spec={"preventPodSchedulingIfMissing": True})
+    csi_volume(world.cache, "disk", "disk", of="c")
+    claim(world.cache, "c", volume="disk")
+    before = _csi_node("n1", *([] if comes == "a driver" else [none]))
+    world.add([before, _csi_node("n2", {})])
+    with_claim(world, "c")
+    await world.turn()
+    assert world.where("c") is SubQueue.UNSCHEDULABLE
+    world.clock.advance(30.0)
+    if comes.startswith("a node"):
+        world.add([make_node("n2", cpu="2")])
+    else:
+        world.handlers.of(Resource.CSI_NODE).on_update(before, _csi_node("n1", {}))
+    await world.turn()
+    assert [name for name, _ in world.edge.binds] == ["c"]
