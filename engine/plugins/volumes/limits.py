@@ -62,6 +62,7 @@ class NodeVolumeLimits:
     def points(self) -> Points:
         """A limit may rise, a volume may leave a node, a claim may come."""
         had_volumes = gone(Pod, lambda _, other: placed(other) and has_volumes(other))
+        ephemeral = gone(VolumeAttachment, lambda pod, _: claim_names(pod.pod))
         return Points(
             events=(
                 on(Resource.CSI_NODE, Action.ADD),
@@ -70,6 +71,7 @@ class NodeVolumeLimits:
                 on(Resource.ASSIGNED_POD, Action.DELETE, had_volumes),
                 on(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, is_one_of(claim_names)),
                 on(Resource.VOLUME_ATTACHMENT, Action.DELETE, gone(VolumeAttachment, _frees)),
+                on(Resource.VOLUME_ATTACHMENT, Action.DELETE, ephemeral, ours=True),
             ),
             class_key=self._key,
             pre_filter=self._pre_filter,
