@@ -7,12 +7,15 @@ from itertools import product
 
 import pytest
 
-from engine.framework.events import QueueingHint
-from engine.objects import Namespace, ObjectMeta, Pod
+from engine.framework.events import QueueingHint, Resource
+from engine.objects import Namespace, ObjectMeta, Pod, from_builtins
+from engine.objects.storage import CSIDriver, CSINode, StorageClass, VolumeAttachment
 from engine.plugins.node_resources_fit import NodeResourcesFit
 from engine.queue import SubQueue
 from tests.builders import Cache, make_node, make_pod, pod_object
+from tests.engine.plugins.volumes.builders import claim, csi_volume, put
 from tests.engine.test_scheduler import World, in_a_loop
+from tests.engine.test_volumes_given_back import with_claim
 
 
 def _finer(pod, gone, cache, plugin=None):
@@ -164,3 +167,56 @@ async def test_affinity_of_others_and_of_namespaces_by_label_and_of_the_first(
         world.add([comes])
     await world.turn()
     assert [name for name, _ in world.edge.binds] == ["waits"]
+
+
+def _csi_node(*drivers):
+    spec = {"drivers": [{"name": "csi.x", **one} for one in drivers]}
+    return from_builtins(CSINode, {"metadata": {"name": "n1"}, "spec": spec})
+
+
+@pytest.mark.parametrize("before", [[], [{"allocatable": {"count": 0}}]])
+@in_a_loop
+async def test_a_driver_without_a_limit_wakes_who_was_rejected_for_its_volumes(before):
+    world = World()
+    put(world.cache, CSIDriver, "csi.x", spec={"preventPodSchedulingIfMissing": True})
+    csi_volume(world.cache, "disk", "disk", of="c")
+    claim(world.cache, "c", volume="disk")
+    old = _csi_node(*before)
+    world.add([old])
+    with_claim(world, "c")
+    await world.turn()
+    assert world.where("c") is SubQueue.UNSCHEDULABLE
+    world.clock.advance(30.0)
+    world.handlers.of(Resource.CSI_NODE).on_update(old, _csi_node({}))
+    await world.turn()
+    assert [name for name, _ in world.edge.binds] == ["c"]
+
+
+@in_a_loop
+async def test_a_volume_that_leaves_a_node_wakes_who_was_rejected_for_one_of_its_own():
+    world = World()
+    put(
+        world.cache,
+        StorageClass,
+        "late",
+        volumeBindingMode="WaitForFirstConsumer",
+        provisioner="csi.x",
+    )
+    csi_volume(world.cache, "disk", "disk")
+    owner = [{"kind": "Pod", "name": "p", "uid": "uid-default-p", "controller": True}]
+    claim(world.cache, "p-v", owners=owner)
+    source = {"persistentVolumeName": "disk"}
+    there = put(
+        world.cache,
+        VolumeAttachment,
+        "there",
+        spec={"attacher": "csi.x", "nodeName": "n1", "source": source},
+    )
+    world.add([_csi_node({"allocatable": {"count": 1}})])
+    world.comes("p", spec={"volumes": [{"name": "v", "ephemeral": {}}]})
+    await world.turn()
+    assert world.where("p") is SubQueue.UNSCHEDULABLE
+    world.clock.advance(30.0)
+    world.handlers.of(Resource.VOLUME_ATTACHMENT).on_delete(there)
+    world.scheduler.work()
+    assert world.where("p") is SubQueue.IN_FLIGHT
