@@ -887,6 +887,8 @@ class TestConfiguration:
     @pytest.mark.parametrize(
         ("server", "proxy", "but", "taken"),
         [
+            ("https://api.h.invalid:6443", "http://p:1", "x, *.H.invalid", None),
+            ("https://notapi", "http://p:1", "*.api", "http://p:1"),
             ("https://api:6443", "http://p:3128", "", "http://p:3128"),
             ("https://api:6443", "p:3128", "", "http://p:3128"),
             ("https://api:6443", "me:pw@p:3128", "", "http://me:pw@p:3128"),
