@@ -174,6 +174,17 @@ def test_two_drains_at_once_do_not_take_all_extenders_and_ports_of_prometheus_ma
         assert budgets[name].items() <= pods[name].items()
 
 
+def test_those_who_answer_do_so_until_nobody_is_sent_to_them():
+    found = manifests.objects(manifests.template(*EVERYTHING))
+    stops = {
+        one["metadata"]["name"]: one["spec"]["template"]["spec"]["containers"][0].get("lifecycle")
+        for one in found
+        if one["kind"] == "Deployment"
+    }
+    waits = {"preStop": {"sleep": {"seconds": 5}}}
+    assert stops == {"berth": None, "berth-webhook": waits, "berth-extender": waits}
+
+
 def test_pods_that_are_not_ready_stop_no_drain():
     found = manifests.objects(manifests.template(*EVERYTHING))
     budgets = [one["spec"] for one in found if one["kind"] == "PodDisruptionBudget"]
