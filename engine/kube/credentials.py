@@ -12,6 +12,7 @@ import os
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -113,7 +114,9 @@ class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
         Raises:
             ConfigException: it gave none.
         """
-        config: Mapping[str, Any] = self._user["exec"].value
+        config: dict[str, Any] = {**self._user["exec"].value}
+        if "/" in str(config.get("command")):
+            config["command"] = _from(self._get_base_path(self._user.path), config["command"])
         try:
             about = self._about_cluster() if config.get("provideClusterInfo") else {}
             status = await _run(config, about, self._limits)
@@ -152,6 +155,10 @@ class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
             if one["name"] == _EXTENSION:
                 told["config"] = one["extension"]
         return {"cluster": told}
+
+
+def _from(folder: str, command: str) -> str:
+    return str(Path(folder, command).absolute())
 
 
 async def _run(

@@ -16,8 +16,8 @@ Pure: no I/O, no clock, no chance; `reflector` does what it says. ::
       ├──┼─────────────────────────────┘
       │  │
       │  └──────── Waited ────── ABSENT ◀─┐
-      └── Missing (404: no such kind) ────┘   (or a kind that we can do without is refused:
-                                               what is known of it stays)
+      └── Missing (404: no such kind) ────┘   (or a kind that we can do without is refused
+                                               twice: what is known of it stays)
 
 A watch resumes from the last version seen; only a version that expired, or an answer that makes no
 sense, leads back to a list.
@@ -173,8 +173,13 @@ def step(state: State, outcome: Outcome) -> tuple[State, Action]:
             state = replace(state, ask="", paged=paged)
             return state, List(state.ask, state.paged)
         case Missing(kept):
+            again = state.missed > 0
             state = replace(state, phase=Phase.ABSENT, version="", ask="0", missed=state.missed + 1)
-            return state, Wait(_ABSENT, spread=0.2, gone=state.missed > 1 and not kept)
+            if not kept:
+                return state, Wait(_ABSENT, spread=0.2, gone=again)
+            # A server that has just started refuses everybody until it has loaded its roles.
+            later, wait = _back_off(state, 0.0)
+            return replace(later, phase=state.phase if again else later.phase), wait
         case Failed(retry_after):
             return _back_off(state, retry_after)
         case Waited(back):

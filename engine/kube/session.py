@@ -523,10 +523,12 @@ def _host(url: str) -> str:
 
 
 def _is_excepted(host: str, proxies: Mapping[str, str]) -> bool:
-    """Whether a network of NO_PROXY has it, which Python does not look at."""
-    for one in proxies.get("no", "").split(","):
+    """Whether a network or a `*.domain` of NO_PROXY has it, which Python does not look at."""
+    for one in map(str.strip, proxies.get("no", "").split(",")):
+        if one.startswith("*.") and host.endswith(one[1:].lower()):
+            return True
         with suppress(ValueError):
-            if ip_address(host) in ip_network(one.strip(), strict=False):
+            if ip_address(host) in ip_network(one, strict=False):
                 return True
     return False
 

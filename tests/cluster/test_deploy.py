@@ -174,6 +174,41 @@ def test_two_drains_at_once_do_not_take_all_extenders_and_ports_of_prometheus_ma
         assert budgets[name].items() <= pods[name].items()
 
 
+def test_those_who_answer_do_so_until_nobody_is_sent_to_them():
+    found = manifests.objects(manifests.template(*EVERYTHING))
+    stops = {
+        one["metadata"]["name"]: one["spec"]["template"]["spec"]["containers"][0].get("lifecycle")
+        for one in found
+        if one["kind"] == "Deployment"
+    }
+    waits = {"preStop": {"sleep": {"seconds": 5}}}
+    assert stops == {"berth": None, "berth-webhook": waits, "berth-extender": waits}
+
+
+def test_pods_that_are_not_ready_stop_no_drain():
+    found = manifests.objects(manifests.template(*EVERYTHING))
+    budgets = [one["spec"] for one in found if one["kind"] == "PodDisruptionBudget"]
+    assert [one["unhealthyPodEvictionPolicy"] for one in budgets] == ["AlwaysAllow"] * 2
+
+
+def test_openshift_may_choose_the_user_and_its_dns_and_its_prometheus_are_reached():
+    found = manifests.objects(
+        manifests.template(*EVERYTHING, "--set=serviceMonitor.tokenSecret=scraper")
+    )
+    for one in found:
+        spec = one.get("spec", {})
+        if one["kind"] == "Deployment":
+            pod = spec["template"]["spec"]
+            for said in (pod, *pod["containers"]):
+                assert not {"runAsUser", "runAsGroup", "fsGroup"} & set(said["securityContext"])
+        if one["kind"] == "NetworkPolicy":
+            assert {"port": 5353, "protocol": "UDP"} in spec["egress"][0]["ports"]
+        if one["kind"] == "ServiceMonitor":
+            [endpoint] = spec["endpoints"]
+            assert endpoint["authorization"] == {"credentials": {"name": "scraper", "key": "token"}}
+            assert "bearerTokenFile" not in endpoint
+
+
 def test_alerts_are_about_the_schedulers_of_their_release_and_where_there_are_none_they_are_not():
     def rules(*flags: str) -> list[dict[str, Any]]:
         more = ("--namespace=batch", *manifests.MONITORED, *flags)

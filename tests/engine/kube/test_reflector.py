@@ -146,6 +146,14 @@ class TestStep:
         _, actions = walk(Listed("7"), *[Missing(kept=True), Waited()] * 3)
         assert not any(a.gone for a in actions if isinstance(a, Wait))
 
+    def test_what_may_not_be_listed_is_asked_for_again_soon_and_done_without_the_second_time(
+        self,
+    ) -> None:
+        state, actions = walk(Missing(kept=True))
+        assert (state.phase, actions) == (Phase.BACKING_OFF, [Wait(0.8)])
+        state, actions = walk(*[Waited(), Missing(kept=True)] * 5, state=state)
+        assert (state.phase, actions[1], actions[-1]) == (Phase.ABSENT, Wait(1.6), Wait(10.0))
+
     def test_absent_is_polled_and_believed_the_second_time(self) -> None:
         state, actions = walk(Listed("7"), Missing(), Waited(), Missing())
         assert state.phase is Phase.ABSENT

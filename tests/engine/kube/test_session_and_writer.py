@@ -793,6 +793,22 @@ class TestConfiguration:
 
         asyncio.run(ask())
 
+    @pytest.mark.parametrize("command", ["./token", "bin/../token", "{}/token"])
+    def test_a_program_is_found_from_the_folder_of_its_kubeconfig(
+        self, tmp_path: Path, command: str
+    ) -> None:
+        program, config = tmp_path / "token", tmp_path / "config"
+        (tmp_path / "bin").mkdir()
+        program.write_text("""#!/bin/sh\necho '{"apiVersion":"v1","status":{"token":"t"}}'\n""")
+        program.chmod(0o700)
+        run = {"apiVersion": "v1", "command": command.format(tmp_path)}
+        config.write_text(yaml.safe_dump(kubeconfig("http://h", exec=run)))
+
+        async def connect() -> None:
+            await (await Session.from_kubeconfig(str(config))).close()
+
+        asyncio.run(connect())
+
     def test_a_program_that_asks_is_told_of_the_cluster(self, tmp_path: Path) -> None:
         script = """
             printf %s "$KUBERNETES_EXEC_INFO" > "$TOLD"
@@ -874,6 +890,8 @@ class TestConfiguration:
     @pytest.mark.parametrize(
         ("server", "proxy", "but", "taken"),
         [
+            ("https://api.h.invalid:6443", "http://p:1", "x, *.H.invalid", None),
+            ("https://notapi", "http://p:1", "*.api", "http://p:1"),
             ("https://api:6443", "http://p:3128", "", "http://p:3128"),
             ("https://api:6443", "p:3128", "", "http://p:3128"),
             ("https://api:6443", "me:pw@p:3128", "", "http://me:pw@p:3128"),

@@ -81,9 +81,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- /* What pods of both Deployments share. */}}
 {{- define "berth.podSettings" -}}
 securityContext:
-  runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
+  runAsNonRoot: true                    # as whom the image says, or else OpenShift, by namespace
   seccompProfile: {type: RuntimeDefault}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
@@ -97,6 +95,14 @@ nodeSelector: {{- toYaml . | nindent 2 }}
 {{- with .Values.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end }}
+
+{{- define "berth.dns" -}}
+- ports:                                # DNS; on 5353 OpenShift's pods listen
+    - {port: 53, protocol: UDP}
+    - {port: 53, protocol: TCP}
+    - {port: 5353, protocol: UDP}
+    - {port: 5353, protocol: TCP}
 {{- end }}
 
 {{- define "berth.config" -}}
