@@ -396,9 +396,8 @@ class Session:
             raise self._translated(error) from error
 
     def _learn_from(self, error: Exception) -> None:
-        if isinstance(error, TimeoutError) or isinstance(
-            _inner(error), ssl.SSLCertVerificationError
-        ):
+        inner = getattr(error, "cause", None)
+        if isinstance(error, TimeoutError) or isinstance(inner, ssl.SSLCertVerificationError):
             self._renew()
 
     def _count(self, method: str, code: str, began: float) -> None:
@@ -465,7 +464,7 @@ class Session:
             case NotConnected(cause=TimeoutError()):
                 return Unreachable(f"{unreachable}: no connection in time")
             case NotConnected():
-                return Unreachable(f"{unreachable}: {_why(error)}")
+                return Unreachable(f"{unreachable}: {_why(error.cause)}")
             case TimeoutError():
                 return Timeout(f"{self.server} did not answer in time")
             case _:
@@ -540,17 +539,11 @@ def _is_loopback(host: str) -> bool:
         return host.lower().rstrip(".") == "localhost"
 
 
-def _inner(error: BaseException) -> BaseException:
-    """What made a connection fail."""
-    return error.cause if isinstance(error, NotConnected) else error
-
-
-def _why(error: BaseException) -> str:
-    inner = _inner(error)
-    match inner:
+def _why(error: OSError) -> str:
+    match error:
         case ConnectionRefusedError():
             return "connection refused"
         case ssl.SSLCertVerificationError():
-            return f"its certificate cannot be trusted ({inner.verify_message})"
+            return f"its certificate cannot be trusted ({error.verify_message})"
         case _:
-            return cause(inner)
+            return cause(error)
