@@ -64,6 +64,8 @@ class Evictions:
             evicting = self._cache.nominations.is_evicting(uid)
             if queued is not None and queued.where is SubQueue.GATED and not evicting:
                 self._withdraw(queued.pod)
+                # Those of its gang may be promised theirs in vain.
+                self.queue.move(EVERYTHING, uids=set(self._cache.nominations.nodes))
 
     def _withdraw(self, pod: PodInfo) -> None:
         """The pod is promised nothing any more, and others may have room there."""
