@@ -116,7 +116,7 @@ def freed(
 def withdrawn(cache: Cache, queue: SchedulingQueue, pod: Pod) -> bool:
     """Nothing is promised to the pod any more; those it came before may have the room."""
     uid = pod.metadata.uid
-    node, rank = cache.nominations.node_of(uid), cache.nominations.ranks.get(uid, 0)
+    node, rank = cache.promised(uid), cache.nominations.ranks.get(uid, 0)
     if cache.withdraw(uid):
         queue.move(POD_FREED, on_node(pod, node), only=lambda one: one.priority <= rank)
     return bool(node)
@@ -379,7 +379,7 @@ class PodHandler(_Handler):
         """The server's word on a nomination counts when it changes: we know ours before it does."""
         before = "" if old is None else old.status.nominated_node_name
         node = pod.pod.status.nominated_node_name
-        promised = self.cache.nominations.node_of(pod.uid)
+        promised = self.cache.promised(pod.uid)
         if node == before or not self.queue.hears(pod.uid, node, promised):
             if not promised:
                 return

@@ -330,6 +330,10 @@ class Cache:
         self.beside.promised(before)
         return there
 
+    def promised(self, uid: str) -> str:
+        """The node that a waiting pod is promised, empty if none."""
+        return self.nominations.node_of(uid)
+
     def evicts(self, uid: str, victims: Mapping[str, str]) -> None:
         """The victims of a waiting pod, by UID with their nodes, are being deleted; none: done."""
         self.nominations.evicts(uid, victims)

@@ -76,7 +76,7 @@ async def test_the_first_line_that_applies_decides_and_without_one_the_profile_d
     await settle(made)
     told = {name: message for name, _, message in made.edge.conditions}
     assert told["calm"].endswith("preemption (p.policy:1): this pod evicts nobody")
-    assert made.cache.nominations.node_of("uid-default-calm") == "", "nobody makes room there"
+    assert made.cache.promised("uid-default-calm") == "", "nobody makes room there"
     assert (
         "preemption (p.policy:2): 0/1 nodes are available: 1 No preemption victims"
         in (told["poor"])
@@ -227,13 +227,13 @@ async def test_a_victim_that_does_not_go_is_waited_for_and_not_evicted_again():
     high = made.comes("high", cpu="2", priority=10)
     await settle(made)
     assert len(made.edge.evictions) == 2
-    promised = made.cache.nominations.node_of("uid-default-high")
+    promised = made.cache.promised("uid-default-high")
     for _ in range(3):
         made.clock.advance(400.0)
         await settle(made)
     assert len(made.edge.evictions) == 2
     assert last_words(made).endswith("terminating pod on the nominated node.")
-    assert made.cache.nominations.node_of(high.metadata.uid) == promised
+    assert made.cache.promised(high.metadata.uid) == promised
 
 
 @in_a_loop
