@@ -116,7 +116,7 @@ def freed(
 def withdrawn(cache: Cache, queue: SchedulingQueue, pod: Pod) -> bool:
     """Nothing is promised to the pod any more; those it came before may have the room."""
     uid = pod.metadata.uid
-    node, rank = cache.nominations.node_of(uid), cache.nominations.ranks.get(uid, 0)
+    node, rank = cache.nominated_node(uid), cache.nominations.ranks.get(uid, 0)
     if cache.withdraw(uid):
         queue.move(POD_FREED, on_node(pod, node), only=lambda one: one.priority <= rank)
     return bool(node)
@@ -381,7 +381,7 @@ class PodHandler(_Handler):
         """Takes over a nomination from the status if it changed: ours are known before."""
         before = "" if old is None else old.status.nominated_node_name
         node = pod.pod.status.nominated_node_name
-        promised = self.cache.nominations.node_of(pod.uid)
+        promised = self.cache.nominated_node(pod.uid)
         if node == before or not self.queue.is_nomination_news(pod.uid, node, promised):
             if not promised:
                 return

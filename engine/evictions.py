@@ -47,7 +47,7 @@ class Evictions:
     def gated(self, uid: str) -> None:
         """A gate holds the pod: see `check`."""
         self._gated.pop(uid, None)
-        if self._cache.nominations.node_of(uid):
+        if self._cache.nominated_node(uid):
             self._gated[uid] = self.basis.clock.monotonic() + _IDLE_SECONDS
 
     def check(self) -> None:
@@ -64,6 +64,8 @@ class Evictions:
             evicting = self._cache.nominations.is_evicting(uid)
             if queued is not None and queued.where is SubQueue.GATED and not evicting:
                 self._withdraw(queued.pod)
+                # Those of its gang may be promised theirs in vain.
+                self.queue.move(EVERYTHING, uids=set(self._cache.nominations.nodes))
 
     def _withdraw(self, pod: PodInfo) -> None:
         """The pod loses its nomination, and others may have room there."""

@@ -188,8 +188,13 @@ class Gangs:
         return None if why is None else f"{why} ({gang.place})"
 
     def _has_enough(self, turn: Turn) -> bool:
-        """Whether it could start once gates let its members in, and it has rested."""
-        there = {one.pod.uid for one in self.queue.kin(turn.gang.key)} - turn.mates
+        """Whether it could start once gates let its members in, and it has rested.
+
+        Whom a gate holds for long is promised nothing any more, and the others wait for nobody.
+        """
+        kin, promised = self.queue.kin(turn.gang.key), self._cache.nominations.nodes
+        soon = (one for one in kin if one.where is not SubQueue.GATED or one.pod.uid in promised)
+        there = {one.pod.uid for one in soon} - turn.mates
         return turn.gang.why_stopped(turn.reserved + len(there), resting=False) is None
 
     def _claims_nothing(self, turn: Turn, why: str) -> str | None:

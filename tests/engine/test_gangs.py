@@ -515,6 +515,22 @@ async def test_a_member_whose_victims_go_is_not_said_to_be_held_by_a_gate():
 
 
 @in_a_loop
+async def test_while_a_gate_holds_a_member_for_long_the_others_claim_nothing():
+    made = world(f"{GANG}\ngate: pod.label[hold] is missing", nodes=("n1", "n2"))
+    for node in ("n1", "n2"):
+        made.comes(f"low-{node}", cpu="1500m", node=node)
+    pod = [member(made, "a", number, size=2, priority=5) for number in range(2)][-1]
+    await settle(made)
+    labels = {**pod.metadata.labels, "hold": "yes"}
+    held = msgspec.structs.replace(pod.metadata, labels=labels)
+    made.handlers.pods.on_update(pod, msgspec.structs.replace(pod, metadata=held))
+    for seconds, claims in ((50.0, 2), (20.0, 0)):
+        made.clock.advance(seconds)
+        await settle(made)
+        assert len(made.cache.nominations) == claims
+
+
+@in_a_loop
 async def test_nobody_is_evicted_for_a_gang_that_could_not_start_even_then():
     made = world(nodes=("n1", "n2"))
     before = made.cache.assigned
@@ -1208,7 +1224,7 @@ async def test_a_member_that_is_left_over_claims_no_node_where_it_cannot_be():
         made.clock.advance(3.0)
     [left] = [name for name in ("a", "b", "c") if made.assigned(name) is None]
     assert left in ("a", "b")
-    assert made.cache.nominations.node_of(f"uid-default-{left}") == ""
+    assert made.cache.nominated_node(f"uid-default-{left}") == ""
 
 
 @in_a_loop
