@@ -76,8 +76,7 @@ class Bindings:
 
     def cancel(self, uid: str, why: str) -> bool:
         """Ends what comes before the pod's binding; False: there is nothing under way."""
-        executor = self._preparing.get(uid)
-        if executor is not None:
+        if (executor := self._preparing.get(uid)) is not None:
             executor.cancel(why)
         return executor is not None
 
@@ -145,16 +144,16 @@ class Bindings:
                 self.queue.done(pod.uid)
                 self.setbacks.forget(pod, node)
                 log.info('Dropped pod="%s" reason="%s"', pod.key, why)
-            case BindOutcome.REFUSED | BindOutcome.PUT_OFF if self.in_flight.stopping:
-                await chosen.take_back()
-                self.setbacks.forget(pod, node)  # whoever reads the server next tries it again
             case BindOutcome.REFUSED | BindOutcome.PUT_OFF:
                 await chosen.take_back()
-                if outcome is BindOutcome.PUT_OFF:
-                    self.measures.put_off()
-                # Who may not write Events either is told here.
-                log.warning('Binding rejected pod="%s" node="%s" reason="%s"', pod.key, node, why)
-                self.setbacks.error(queued, f"binding rejected: {why}")
+                if not self.in_flight.stopping:  # or whoever reads the server next tries it again
+                    if outcome is BindOutcome.PUT_OFF:
+                        self.measures.put_off()
+                    # Who may not write Events either is told here.
+                    log.warning(
+                        'Binding rejected pod="%s" node="%s" reason="%s"', pod.key, node, why
+                    )
+                    self.setbacks.error(queued, f"binding rejected: {why}")
                 self.setbacks.forget(pod, node)
             case BindOutcome.UNKNOWN:
                 log.warning('Left with its binding unknown pod="%s" reason="%s"', pod.key, why)
@@ -238,8 +237,5 @@ class Bindings:
 def marked(pod: Pod, annotations: Mapping[str, str], labels: Mapping[str, str]) -> Pod:
     """The pod as it will be once it is bound."""
     replace, meta = msgspec.structs.replace, pod.metadata
-    if annotations:
-        meta = replace(meta, annotations={**(meta.annotations or {}), **annotations})
-    if labels:
-        meta = replace(meta, labels={**(meta.labels or {}), **labels})
-    return replace(pod, metadata=meta)
+    notes, names = {**(meta.annotations or {}), **annotations}, {**(meta.labels or {}), **labels}
+    return replace(pod, metadata=replace(meta, annotations=notes or None, labels=names or None))
