@@ -235,8 +235,5 @@ class Bindings:
 def marked(pod: Pod, annotations: Mapping[str, str], labels: Mapping[str, str]) -> Pod:
     """The pod as it will be once it is bound."""
     replace, meta = msgspec.structs.replace, pod.metadata
-    if annotations:
-        meta = replace(meta, annotations={**(meta.annotations or {}), **annotations})
-    if labels:
-        meta = replace(meta, labels={**(meta.labels or {}), **labels})
-    return replace(pod, metadata=meta)
+    notes, names = {**(meta.annotations or {}), **annotations}, {**(meta.labels or {}), **labels}
+    return replace(pod, metadata=replace(meta, annotations=notes or None, labels=names or None))

@@ -342,18 +342,15 @@ class PodHandler(_Handler):
         """Puts it into the cache. Our own request for its deletion may be newer than the object."""
         row = self.cache.pod_row(pod.metadata.uid)
         known = self.cache.pods.pod(row) if row >= 0 else None
-        found = self._as_far_as_legible(pod, known)
-        if known is not None and known.terminating and not found.terminating:
-            found = known
-        self.cache.add_pod(found, pod.node_name)
-
-    def _as_far_as_legible(self, pod: Pod, known: PodInfo | None) -> PodInfo:
         try:
-            return make_pod_info(pod, known)
+            found = make_pod_info(pod, known)
         except ValueError as reason:
             if self._is_news(pod, str(reason)):
                 log.warning("%s: the pod is counted without that field", reason)
-            return make_pod_info(legible(pod))
+            found = make_pod_info(legible(pod))
+        if known is not None and known.terminating and not found.terminating:
+            found = known
+        self.cache.add_pod(found, pod.node_name)
 
     # ---- waiting
 

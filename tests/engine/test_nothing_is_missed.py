@@ -184,6 +184,12 @@ class Cluster:
             labels = {**(meta.labels or {}), "app": self.chance.choice("abc")}
             self.world.edge.change(uid, metadata=replaced(meta, labels=labels))
 
+    def somebody_else_binds(self) -> None:
+        waiting = sorted(uid for uid, pod in self.pods.items() if not pod.node_name)
+        if waiting and self.nodes:
+            uid, node = self.chance.choice(waiting), self.chance.choice(sorted(self.nodes))
+            self.world.edge.change(uid, spec=replaced(self.pods[uid].spec, node_name=node))
+
     def node_changes(self) -> None:
         name, cpu = self.chance.choice(("n1", "n2", "n3", "n4")), self.chance.choice("248")
         new = make_node(name, cpu=cpu, labels={"topology.kubernetes.io/zone": f"z{name[1:]}"[:2]})
@@ -224,7 +230,7 @@ def test_a_scheduler_that_starts_finds_nobody_whom_the_running_one_left(seed: in
         often: list[tuple[Callable[[], None], int]] = [
             (made.pods_come, 8), (made.pod_goes, 3), (made.node_changes, 3), (made.node_goes, 1),
             (made.quota_changes, 2), (made.rules_change, 1), (made.time_passes, 4),
-            (made.pod_changes, 3), (made.namespace_changes, 1),
+            (made.pod_changes, 3), (made.namespace_changes, 1), (made.somebody_else_binds, 1),
         ]  # fmt: skip
         steps, weights = zip(*often, strict=True)
         for step in made.chance.choices(steps, weights, k=60):

@@ -92,7 +92,9 @@ class NodeVolumeLimits:
             return SKIP_FILTER
         key = self._key(pod, snapshot)
         if key is UNSHARED:
-            return PreFilterResult(causes=Cause.POD, version=_version)
+            return PreFilterResult(
+                causes=Cause.POD, version=lambda now: now.objects_version(*KINDS, _DRIVERS)
+            )
         # New claims, which count as those of any other pod.
         each = [
             attached_by(pod.pod, snapshot, migrating=migrating, is_new=True).values()
@@ -164,10 +166,6 @@ class NodeVolumeLimits:
             limit = self._nodes.limits(snapshot, driver)[rows]
             over = (limit != NO_LIMIT) & (added > 0) & (count + added > limit)
             yield TOO_MANY, limited & over
-
-
-def _version(snapshot: Snapshot) -> int:
-    return snapshot.objects_version(*KINDS, _DRIVERS)
 
 
 # ---- hints -----------------------------------------------------------------------------------
