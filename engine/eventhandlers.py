@@ -355,23 +355,27 @@ class PodHandler(_Handler):
                 self.on_refused(new, str(reason))
             return
         unread = self._unread.pop(uid, None) is not None  # and so is what it was promised
-        self._promise(None if unread else old, pod)
+        news = self._promise(None if unread else old, pod)
         if old is None:
             self.queue.add(pod)
             return
         self.queue.update(pod, () if _is_echo(old, new) else pod_events(old, new))
+        if news:
+            self.queue.part(uid)
         self._promised_elsewhere(old, new.status.nominated_node_name)
 
-    def _promise(self, old: Pod | None, pod: PodInfo) -> None:
-        """The server's word on a nomination counts when it changes: we know ours before it does."""
+    def _promise(self, old: Pod | None, pod: PodInfo) -> bool:
+        """The server's word on a nomination counts when it changes: we know ours before it does.
+
+        True: it is somebody else's, and what holds for others of its class may not for this pod.
+        """
         before = "" if old is None else old.status.nominated_node_name
         node = pod.pod.status.nominated_node_name
         promised = self.cache.promised(pod.uid)
-        if node == before or not self.queue.hears(pod.uid, node, promised):
-            if not promised:
-                return
-            node = promised
-        self.cache.nominate(pod, node)
+        heard = node != before and self.queue.hears(pod.uid, node, promised)
+        if heard or promised:
+            self.cache.nominate(pod, node if heard else promised)
+        return heard and node != promised
 
     def _promised_elsewhere(self, old: Pod, node: str) -> None:
         """A pod that was promised another node has or is promised this one, or none."""

@@ -191,6 +191,17 @@ class SchedulingQueue:
         if self.on_change is not None and queued.where is not SubQueue.IN_FLIGHT:
             self.on_change(queued)
 
+    def part(self, uid: str, why: str = _UPDATED) -> None:
+        """No other pod is tried for this one, if it is unschedulable, until it is tried itself."""
+        queued = self._pods.get(uid)
+        group = None if queued is None else self._parked.rejected.get(queued)
+        if queued is not None and group is not None:
+            # What woke its class, or is to be asked about, may help it, too: nobody tells it later.
+            if group.out is not None or self._asking:
+                self._move(queued, Wake.AFTER_BACKOFF, why)
+            else:
+                self._parked.part(queued, self._active_key(queued))
+
     def tells(self, uid: str, node: str) -> None:
         """The server will be told that the pod is promised this node, or none if it is empty."""
         queued = self._pods.get(uid)
@@ -826,11 +837,8 @@ class SchedulingQueue:
             if wake is not Wake.NOT:
                 self._move(queued, wake, event.label)
                 return
-        if events and (group.out is not None or self._asking):
-            # What woke its class, or is to be asked about, may help it, too: nobody tells it later.
-            self._move(queued, Wake.AFTER_BACKOFF, events[0].label)
-        elif events:  # it may be like others no more
-            self._parked.part(queued, self._active_key(queued))
+        if events:  # it may be like others no more
+            self.part(queued.pod.uid, events[0].label)
 
     def _reorder(self, queued: QueuedPod) -> None:
         """Takes the sort key again and moves the pod within its heap if it changed."""
