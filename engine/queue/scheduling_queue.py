@@ -372,7 +372,10 @@ class SchedulingQueue:
             if queued.where is not SubQueue.ACTIVE:
                 self._next_of(queued)
             return True
-        group = self._to_unschedulable(queued, alone=alone)
+        self._arrive(queued, SubQueue.UNSCHEDULABLE, _FAILED)
+        turns_at = self._rules.turns_at(queued.pod, queued.unschedulable_plugins)
+        key = queued.pod.uid if alone else self._rules.class_key(queued.pod)
+        group = self._parked.reject(queued, key, self._active_key(queued), turns_at)
         if tried_for is group and not group.again:
             del self._out[queued]  # what holds for one holds for all: the group sleeps
             group.out = None
@@ -659,12 +662,6 @@ class SchedulingQueue:
         if queued.where is SubQueue.ACTIVE:
             return self._active_q
         return self._error_backoff_q if queued.errors else self._backoff_q
-
-    def _to_unschedulable(self, queued: QueuedPod, *, alone: bool) -> Group:
-        self._arrive(queued, SubQueue.UNSCHEDULABLE, _FAILED)
-        turns_at = self._rules.turns_at(queued.pod, queued.unschedulable_plugins)
-        key = queued.pod.uid if alone else self._rules.class_key(queued.pod)
-        return self._parked.reject(queued, key, self._active_key(queued), turns_at)
 
     def _admitted(self, queued: QueuedPod, why: str) -> bool:
         """Asks the gates; a pod they hold is gated afterwards."""
