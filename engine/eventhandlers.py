@@ -367,23 +367,27 @@ class PodHandler(_Handler):
                 self.on_refused(new, str(reason))
             return
         unread = self._unread.pop(uid, None) is not None  # and so is its nomination
-        self._nominate(None if unread else old, pod)
+        news = self._nominate(None if unread else old, pod)
         if old is None:
             self.queue.add(pod)
             return
         self.queue.update(pod, () if _is_echo(old, new) else pod_events(old, new))
+        if news:
+            self.queue.part(uid)
         self._renominated(old, new.status.nominated_node_name)
 
-    def _nominate(self, old: Pod | None, pod: PodInfo) -> None:
-        """Takes over a nomination from the status if it changed: ours are known before."""
+    def _nominate(self, old: Pod | None, pod: PodInfo) -> bool:
+        """Takes over a nomination from the status if it changed: ours are known before.
+
+        True: it is somebody else's, and what holds for others of its class may not for this pod.
+        """
         before = "" if old is None else old.status.nominated_node_name
         node = pod.pod.status.nominated_node_name
         promised = self.cache.nominated_node(pod.uid)
-        if node == before or not self.queue.is_nomination_news(pod.uid, node, promised):
-            if not promised:
-                return
-            node = promised
-        self.cache.nominate(pod, node)
+        heard = node != before and self.queue.is_nomination_news(pod.uid, node, promised)
+        if heard or promised:
+            self.cache.nominate(pod, node if heard else promised)
+        return heard and node != promised
 
     def _renominated(self, old: Pod, node: str) -> None:
         """A nominated pod is now on another node, nominated to another one, or to none."""

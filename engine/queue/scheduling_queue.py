@@ -189,6 +189,17 @@ class SchedulingQueue:
         if self.on_change is not None and queued.where is not SubQueue.IN_FLIGHT:
             self.on_change(queued)
 
+    def part(self, uid: str, why: str = _UPDATED) -> None:
+        """Until an unschedulable pod is tried itself, no other one is tried for it."""
+        queued = self._pods.get(uid)
+        group = None if queued is None else self._parked.rejected.get(queued)
+        if queued is not None and group is not None:
+            # What woke its class, or is still to be asked, may help it, and it would not hear.
+            if group.out is not None or self._asking:
+                self._move(queued, Wake.AFTER_BACKOFF, why)
+            else:
+                self._parked.part(queued, self._active_key(queued))
+
     def nomination_sent(self, uid: str, node: str) -> None:
         """The server will be told that the pod is nominated to this node, or to none ("")."""
         queued = self._pods.get(uid)
@@ -359,7 +370,10 @@ class SchedulingQueue:
             if queued.where is not SubQueue.ACTIVE:
                 self._next_of(queued)
             return True
-        group = self._to_unschedulable(queued, alone=alone)
+        self._arrive(queued, SubQueue.UNSCHEDULABLE, _FAILED)
+        turns_at = self._hooks.turns_at(queued.pod, queued.unschedulable_plugins)
+        key = queued.pod.uid if alone else self._hooks.class_key(queued.pod)
+        group = self._parked.reject(queued, key, self._active_key(queued), turns_at)
         if tried_for is group and not group.again:
             del self._out[queued]  # the rejection holds for all: the group sleeps
             group.out = None
@@ -643,12 +657,6 @@ class SchedulingQueue:
             return self._active_q
         return self._error_backoff_q if queued.errors else self._backoff_q
 
-    def _to_unschedulable(self, queued: QueuedPod, *, alone: bool) -> Group:
-        self._arrive(queued, SubQueue.UNSCHEDULABLE, _FAILED)
-        turns_at = self._hooks.turns_at(queued.pod, queued.unschedulable_plugins)
-        key = queued.pod.uid if alone else self._hooks.class_key(queued.pod)
-        return self._parked.reject(queued, key, self._active_key(queued), turns_at)
-
     def _admitted(self, queued: QueuedPod, why: str) -> bool:
         """Asks the gates; a pod that one holds is gated afterwards."""
         status = self._hooks.gate(queued.pod)
@@ -820,11 +828,8 @@ class SchedulingQueue:
             if wake is not Wake.NOT:
                 self._move(queued, wake, event.label)
                 return
-        if events and (group.out is not None or self._asking):
-            # What woke its class, or is still to be asked, may help it, and it would not hear.
-            self._move(queued, Wake.AFTER_BACKOFF, events[0].label)
-        elif events:  # it may no longer be of its class
-            self._parked.part(queued, self._active_key(queued))
+        if events:  # it may no longer be of its class
+            self.part(queued.pod.uid, events[0].label)
 
     def _reorder(self, queued: QueuedPod) -> None:
         """Takes the sort key again and moves the pod within its heap if it changed."""

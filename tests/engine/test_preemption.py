@@ -117,6 +117,26 @@ async def test_a_pod_of_higher_priority_evicts_is_promised_the_node_and_bound_th
     assert len(world.edge.evictions) == 2
 
 
+@pytest.mark.parametrize("first", ["the node", "the promise"])
+@in_a_loop
+async def test_a_pod_that_somebody_else_promises_a_node_is_tried_beside_others_of_its_class(first):
+    """As an autoscaler does that adds one: the others do not fit there for the promise."""
+    world = World()
+    full(world, "there")
+    world.comes("a", cpu="2")
+    pod = world.comes("b", cpu="2")
+    await settle(world)
+    world.clock.advance(11.0)
+    status = msgspec.structs.replace(pod.status, nominated_node_name="n2")
+    for what in ("node", "promise") if first == "the node" else ("promise", "node"):
+        if what == "node":
+            world.add([make_node("n2", cpu="2")])
+        else:
+            world.handlers.pods.on_update(pod, msgspec.structs.replace(pod, status=status))
+    await settle(world)
+    assert world.edge.binds == [("b", "n2")]
+
+
 @in_a_loop
 async def test_while_victims_are_going_nobody_else_is_evicted():
     world = World(nodes=("n1", "n2"))
