@@ -14,17 +14,17 @@ import msgspec
 from engine.basis import Basis
 from engine.choice import Chosen
 from engine.display import plain
+from engine.eventhandlers import NOMINATION_KEPT
 from engine.executor import Changes, Executor
 from engine.failures import Failures
 from engine.framework.acting import Acts
-from engine.framework.decision import Decision
 from engine.framework.edge import BindOutcome, Edge
 from engine.framework.effects import Bind, Patch, pod_event
 from engine.inflight import InFlight, patch
 from engine.measures import Measures, Result
 from engine.notices import log
 from engine.objects import Pod
-from engine.queue import QueuedPod, SchedulingQueue
+from engine.queue import SchedulingQueue
 
 _RESOLVE_FIRST: Final = 0.2
 _RESOLVE_MOST: Final = 5.0
@@ -103,6 +103,10 @@ class Bindings:
         self.measures.point(chosen.queued, "PreBind", began, well=status.ok)
         if status.ok:
             self._start_binding(chosen)
+        elif (watched := self._as_watched(pod.uid, chosen.node)) is not None:
+            self._tell(Bind(pod, chosen.node), *watched)
+            self.queue.done(pod.uid)
+            self.failures.forget(pod, chosen.node)
         elif self.in_flight.stopping:
             self.failures.forget(pod, chosen.node)  # whoever reads the server next tries it again
         else:
@@ -138,7 +142,7 @@ class Bindings:
         self._tell(effect, outcome, why)
         match outcome:
             case BindOutcome.BOUND:
-                self._succeeded(queued, chosen.decision, node)
+                self._succeeded(chosen)
                 self._after(acts)
             case BindOutcome.TAKEN | BindOutcome.GONE:
                 await chosen.take_back()
@@ -204,9 +208,12 @@ class Bindings:
                 log.warning('Outcome of binding unknown pod="%s" reason="%s"', effect.pod.key, why)
             pause = min(_RESOLVE_MOST, pause * 2)
 
-    def _succeeded(self, queued: QueuedPod, decision: Decision, node: str) -> None:
+    def _succeeded(self, chosen: Chosen) -> None:
+        queued, decision, node = chosen.queued, chosen.decision, chosen.node
         pod = queued.pod
         self.queue.done(pod.uid)
+        if chosen.was_nominated:
+            self.queue.move(NOMINATION_KEPT)
         self.measures.ended(queued, Result.SCHEDULED)
         note = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
         self.edge.events.emit(pod_event(pod, "Normal", "Scheduled", "Binding", note))
@@ -235,5 +242,9 @@ class Bindings:
 def marked(pod: Pod, annotations: Mapping[str, str], labels: Mapping[str, str]) -> Pod:
     """The pod as it will be once it is bound."""
     replace, meta = msgspec.structs.replace, pod.metadata
-    notes, names = {**(meta.annotations or {}), **annotations}, {**(meta.labels or {}), **labels}
-    return replace(pod, metadata=replace(meta, annotations=notes or None, labels=names or None))
+    # Labels that stay must stay the same object: pods that share them are of one kind.
+    if annotations:
+        meta = replace(meta, annotations={**(meta.annotations or {}), **annotations})
+    if labels:
+        meta = replace(meta, labels={**(meta.labels or {}), **labels})
+    return replace(pod, metadata=meta)

@@ -306,7 +306,7 @@ def _seconds(time: float) -> str:
 async def served(
     options: ServerOptions | None, endpoints: Endpoints, stop: asyncio.Event, *, host: str
 ) -> AsyncIterator[None]:
-    """The front is behind a server meanwhile, if there are options for one.
+    """The endpoints are behind a server meanwhile, if there are options for one.
 
     Raises:
         CertificateError, ListenError: there cannot be one.

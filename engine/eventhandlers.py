@@ -44,7 +44,7 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 
 POD_ASSIGNED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 POD_FREED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
-_PROMISE_KEPT: Final = ClusterEvent(Resource.NOMINATION, Action.DELETE)
+NOMINATION_KEPT: Final = ClusterEvent(Resource.NOMINATION, Action.DELETE)
 _VOLUMES_FREED: Final = ClusterEvent(Resource.PERSISTENT_VOLUME, Action.UPDATE_OTHER)
 POD_OTHERWISE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_OTHER)
 
@@ -306,8 +306,6 @@ class PodHandler(_Handler):
                     self._out(old)  # somebody else has bound it, and not where we were about to
                 self._assigned(new)
                 self._renominated(old, new.node_name)
-                if old.status.nominated_node_name == new.node_name:
-                    self.queue.move(_PROMISE_KEPT)
             case Place.PENDING if before is Place.PENDING:
                 self._pending(old, new)
             case Place.PENDING:
@@ -392,7 +390,9 @@ class PodHandler(_Handler):
     def _renominated(self, old: Pod, node: str) -> None:
         """A nominated pod is now on another node, nominated to another one, or to none."""
         if old.status.nominated_node_name not in ("", node):
-            self.queue.move(POD_FREED, old)
+            # Ranks of nominations that we withdrew ourselves are not known any more.
+            least = 1 << 31 if self.cache.nominations.some_above else old.spec.priority or 0
+            self.queue.move(POD_FREED, old, only=lambda one: one.priority <= least)
 
     # ---- neither
 

@@ -64,13 +64,13 @@ class Evictions:
             evicting = self._cache.nominations.is_evicting(uid)
             if queued is not None and queued.where is SubQueue.GATED and not evicting:
                 self._withdraw(queued.pod)
-                # Those of its gang may be promised theirs in vain.
-                self.queue.move(EVERYTHING, uids=set(self._cache.nominations.nodes))
 
     def _withdraw(self, pod: PodInfo) -> None:
         """The pod loses its nomination, and others may have room there."""
         if withdrawn(self._cache, self.queue, pod.pod):
             self._tell_withdrawn(pod)
+            # Members of its gang may be nominated without need now.
+            self.queue.move(EVERYTHING, uids=set(self._cache.nominations.nodes))
 
     def _tell_withdrawn(self, pod: PodInfo) -> None:
         self.queue.nomination_sent(pod.uid, "")

@@ -135,10 +135,11 @@ class Placement:
         pod, now, framework = queued.pod, snapshot.now, self.basis.framework_of(queued.pod)
         if decision.node is None:
             return Refused(queued, decision)
+        was_nominated = self._cache.nominations.nodes.get(pod.uid) == decision.node
         self._cache.assume(pod, decision.node, now)
         if len(self.waiting_pods):
             self.waiting_pods.happened(POD_ASSIGNED)
-        chosen = Chosen(queued, decision, decision.node)
+        chosen = Chosen(queued, decision, decision.node, was_nominated=was_nominated)
         if framework.acts(pod):
             chosen.there = there = self._cache.snapshot(now, snapshot.signals)
             chosen.clearance = clearance = framework.reserve(pod, there, decision.node)

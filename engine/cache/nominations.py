@@ -26,7 +26,9 @@ class Nominations:
         self._on: dict[str, dict[str, PodInfo]] = {}
         self._ranks: dict[str, int] = {}
         self.ranks: Mapping[str, int] = self._ranks
-        """The priority that each promise counts with, by UID: no less than that of the pod."""
+        """The priority with which each nomination counts, by UID: at least that of the pod."""
+        self.some_above = False
+        """Whether a nomination ever counted with more than the priority of its pod."""
         self._nodes: dict[str, str] = {}
         self.nodes: Mapping[str, str] = self._nodes
         """The nominated nodes of pods, by UID."""
@@ -67,12 +69,12 @@ class Nominations:
         return self._before
 
     def ahead(self, pod: PodInfo, node: str) -> list[PodInfo]:
-        """The pods that are promised the node before this one."""
+        """The pods nominated to the node that come before this one."""
         least, own = self._least(pod, node), pod.uid
         return [one for one in self.on(node) if self.ranks[one.uid] >= least and one.uid != own]
 
     def behind(self, pod: PodInfo, node: str) -> list[PodInfo]:
-        """The pods that are promised the node after this one."""
+        """The pods nominated to the node that come after this one."""
         least = self._least(pod, node)
         return [one for one in self.on(node) if self.ranks[one.uid] < least]
 
@@ -103,6 +105,7 @@ class NominationTable(Nominations):
         self.drop(uid)
         if node:
             self._nodes[uid], self._ranks[uid] = node, rank
+            self.some_above |= rank > pod.priority
             self._on.setdefault(node, {})[uid] = pod
             self.version += 1
 

@@ -4,7 +4,7 @@ PreFilter is called once, for the cluster as it is. Pods that come to a row or l
 what-if snapshot and in the states of plugins that count them (`with_pod`). As in kube-scheduler, a
 plugin that skipped the pod is not asked then either.
 
-A node is asked with the pods of equal or higher priority that are nominated to it, and without.
+A node is asked with the nominated pods there that come before this one, and without.
 
 Source: kubernetes framework/runtime/framework.go: RunFilterPluginsWithNominatedPods,
 RunPreFilterExtensionAddPod and RunPreFilterExtensionRemovePod.
@@ -133,7 +133,7 @@ class Trial:
         return self.passes(slice(0, self.snapshot.nodes.size), rest, self.snapshot)
 
     def nominated(self) -> Sequence[tuple[int, list[PodInfo]]]:
-        """Rows to which pods of equal or higher priority are nominated, with these."""
+        """Rows to which pods are nominated that come before this one, with these."""
         nominations = self.snapshot.nominations
         return nominations.before(self.pod, self.snapshot) if len(nominations) else ()
 

@@ -115,9 +115,9 @@ class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
             ConfigException: it gave none.
         """
         config: dict[str, Any] = {**self._user["exec"].value}
-        if "/" in str(config.get("command")):
-            config["command"] = _from(self._get_base_path(self._user.path), config["command"])
         try:
+            if "/" in str(config.get("command")):
+                config["command"] = _from(self._get_base_path(self._user.path), config["command"])
             about = self._about_cluster() if config.get("provideClusterInfo") else {}
             status = await _run(config, about, self._limits)
         except (OSError, ValueError, TypeError, KeyError, msgspec.DecodeError) as error:

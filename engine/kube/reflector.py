@@ -231,9 +231,10 @@ class Reflector(Generic[T]):
         absent = missing and not resource.everywhere
         refused = missing or getattr(error, "code", 0) == _FORBIDDEN
         if absent or (refused and resource.optional):
-            if not self._state.missed:
-                level = logging.INFO if absent else logging.WARNING
-                _LOG.log(level, "%s: treated as empty (%s)", resource.path, error)
+            if absent and not self._state.missed:
+                _LOG.info("%s: treated as empty (%s)", resource.path, error)
+            elif not absent and self._state.missed == 1:  # a server that starts refuses once
+                _LOG.warning("%s: goes on with what is known of it (%s)", resource.path, error)
             self.failures = 0
             return Missing(kept=not absent)
         self._failed(error, _NO_API_SERVER if missing else "")

@@ -80,13 +80,13 @@ class Account:
                 theirs = self._owner(one)
                 if theirs is not None:
                     each = self._promised.setdefault(theirs, {})
-                    _add(each.setdefault(one.priority, {}), one.requests)
+                    _add(each.setdefault(to.ranks[one.uid], {}), one.requests)
         before, others = dict[str, int](), dict[Key, dict[str, int]]()
         for theirs, each in self._promised.items():
             for priority, amounts in each.items() if theirs in limits else ():
                 if theirs != key:
                     _add(others.setdefault(theirs, {}), amounts)
-                elif priority >= pod.priority:
+                elif priority >= to.ranks.get(pod.uid, pod.priority):
                     _add(before, amounts)
         if key is not None and to.node_of(pod.uid):
             _add(before, pod.requests, -1)  # itself
