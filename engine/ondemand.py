@@ -35,7 +35,7 @@ class Scheduled(Part, frozen=True):
     """How many pods a workload asks for, or needs no longer, where only its `status` says so."""
 
     desired_number_scheduled: int | None = None
-    succeeded: int = 0
+    succeeded: int | None = None
 
 
 class Workload(Part, frozen=True):
@@ -53,7 +53,7 @@ class Workload(Part, frozen=True):
             return 1 if run.spec.parallelism is None else run.spec.parallelism
         wanted, every = self.spec.parallelism, self.spec.completions
         if wanted is not None and every is not None:
-            return min(wanted, every - self.status.succeeded)
+            return min(wanted, max(0, every - (self.status.succeeded or 0)))
         said = (self.spec.replicas, wanted, self.status.desired_number_scheduled)
         return next((one for one in said if one is not None), None)
 

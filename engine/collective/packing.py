@@ -187,6 +187,10 @@ class Search:
         for number, run in groupby(order, key=itemgetter(1)):
             members = [member for member, _ in run]
             if self.others is not None and self.kinds[number].follows:
+                if not placed or self.budget.asked <= 0:
+                    continue
+                self.budget.asked -= 1
+                yield
                 (rows,) = np.nonzero(fitting[number])
                 fitting[number][rows] = self.others.takes(members[0], self.rows[rows])
             while members and number not in full and self.budget.tries > 0:

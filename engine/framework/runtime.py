@@ -425,8 +425,11 @@ class Framework:
         """
         progress = progress or SearchProgress()
         gang = self.gang(pod, snapshot)
-        if progress.begin(self, rejections.memo) or gang:  # estimates, mates: no answer for others
+        if progress.begin(self, rejections.memo):  # estimates are no answer for others
             rejections = replace(rejections, memo={})
+        elif gang is not None:  # its mates do not go
+            own = rejections.memo.setdefault(gang[1].key, {})
+            rejections = replace(rejections, memo=own)
         mates = () if gang is None else gang[1].mates()
 
         def what_if(pod: PodInfo, snapshot: Snapshot) -> Trial:

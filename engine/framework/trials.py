@@ -129,8 +129,11 @@ class Trial:
 
     def but_for_others(self) -> BoolColumn:
         """Rows that pass all filters but those about other pods; amounts count."""
-        rest = [one for one in self.filters if one not in self._unlike_amounts()]
-        return self.passes(slice(0, self.snapshot.nodes.size), rest, self.snapshot)
+        others = self._unlike_amounts()
+        rest = replace(self, filters=[one for one in self.filters if one not in others])
+        passed = rest.passes(slice(0, self.snapshot.nodes.size), rest.filters, self.snapshot)
+        passed[rest.left_to_nominated(passed)] = False
+        return passed
 
     def nominated(self) -> Sequence[tuple[int, list[PodInfo]]]:
         """Rows to which pods are nominated that come before this one, with these."""

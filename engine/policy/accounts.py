@@ -75,12 +75,13 @@ class Account:
     ) -> tuple[Amounts, Mapping[Key, Amounts]]:
         """What nominated pods will take: of the pod's own quota before it, and of others."""
         if self._version != to.version:
-            self._version, self._promised = to.version, {}
+            promised = dict[Key, dict[int, dict[str, int]]]()
             for one in to:
                 theirs = self._owner(one)
                 if theirs is not None:
-                    each = self._promised.setdefault(theirs, {})
+                    each = promised.setdefault(theirs, {})
                     _add(each.setdefault(to.ranks[one.uid], {}), one.requests)
+            self._version, self._promised = to.version, promised
         before, others = dict[str, int](), dict[Key, dict[str, int]]()
         for theirs, each in self._promised.items():
             for priority, amounts in each.items() if theirs in limits else ():

@@ -20,6 +20,7 @@ import numpy as np
 from msgspec import Struct, structs
 from numpy.typing import NDArray
 
+from dsl import ir
 from dsl.collective import Evictions, QuotaUse
 from dsl.plan import Plan, PreemptRule, RuleBase
 from dsl.reads import reads_of
@@ -112,10 +113,14 @@ class PolicyPreemption:
         alone = of_pod_alone(reads_of(*guards).fields)
         self._guards_move = self._lending is not None or not alone
         cores = [one.core for one in self._rules]
+        # By such rules alone nobody goes who was promised a node before the pod.
+        less = self._lending is None and all(map(_less_important, cores))
+        self._kept = [] if less else [_KEPT]
         orders = [key.value for core in cores for key in core.order]
         looks = [*guards, *(core.where for core in cores), *orders]
         # Once quotas refuse a pod nobody asks its nodes, which may be what keeps it from evicting.
-        self._nodes = [_FREED, _NODE] if any(plan.quotas for plan in plans) else []
+        self._quotas = [Quota(rule, worlds) for plan in plans for rule in plan.quotas]
+        self._nodes = [_FREED, _NODE] if self._quotas else []
         self._edits = Edits(*looks, gpus=worlds.gpus).events(self._concerns)
 
     def points(self) -> Points:
@@ -123,7 +128,8 @@ class PolicyPreemption:
         return Points(
             events=(
                 ClusterEventWithHint(_FREED, never),
-                *(ClusterEventWithHint(event, self._concerns) for event in (_KEPT, *self._nodes)),
+                *(ClusterEventWithHint(event, self._concerns) for event in self._kept),
+                *(ClusterEventWithHint(event, self._beside) for event in self._nodes),
                 *(ClusterEventWithHint(event, self._hint_of(event)) for event in self._moved),
                 *self._edits,
                 *([] if self._lending is None else [ClusterEventWithHint(_CAME, self._lent)]),
@@ -183,6 +189,13 @@ class PolicyPreemption:
         """Whether a rule has a say about the pod, or may have by now."""
         del before, after
         return queue_if(self._guards_move or self._rule_of(pod, snapshot) is not None)
+
+    def _beside(self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+        """The same for a pod that a quota refuses: others hear of nodes by who rejects them."""
+        refused = any(one.says(one.use(pod, snapshot)) for one in self._quotas)
+        return queue_if(
+            refused and self._concerns(pod, before, after, snapshot) is QueueingHint.QUEUE
+        )
 
     def _found(
         self, pod: PodInfo, snapshot: Snapshot, rejections: Rejections, what_if: WhatIf
@@ -275,6 +288,16 @@ class PolicyPreemption:
         use, key = self._lending.use(pod, snapshot), self._lending.use(victim, snapshot).key
         others = use.key is not None and key is not None and key != use.key
         return others and not over_minimum_with_pod(use)
+
+
+def _less_important(core: ir.PreemptCore) -> bool:
+    own = ["it.priority", "pod.priority"]
+    return core.where is None or any(
+        isinstance(one, ir.Compare)
+        and one.operator == "<"
+        and [getattr(each, "field", "") for each in ir.children(one)] == own
+        for one in ir.joined(core.where)
+    )
 
 
 def preempts(plan: Plan) -> bool:
