@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.binding import marked
 from engine.clock import ManualClock
 from engine.executor import Changes, Executor
 from engine.framework.effects import AssumeObject, Await, Emit, Patch
@@ -18,6 +19,7 @@ from engine.framework.status import Status, unschedulable
 from engine.objects import ObjectMeta
 from engine.objects.storage import PersistentVolume, PersistentVolumeSpec
 from engine.queue import SubQueue
+from engine.telemetry import ATTEMPTS
 from tests.builders import Cache, default_plugins, make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.test_scheduler import GONE, World, in_a_loop, until
@@ -454,6 +456,11 @@ async def test_the_next_pod_sees_what_was_written_on_the_one_before():
     assert world.assigned("a") == ("n1", True)
 
 
+def test_labels_that_stay_are_one_object_for_all_pods():
+    pod = pod_object("p", labels={"a": "b"})
+    assert marked(pod, {"card": "0"}, {}).metadata.labels is pod.metadata.labels
+
+
 @in_a_loop
 async def test_a_wait_is_outside_of_the_slots_and_ends_with_a_change_of_its_kind():
     ready = []
@@ -521,6 +528,9 @@ async def test_whatever_ends_a_wait_takes_back_what_was_reserved(ends):
     assert of_class(world.cache, "v") == ""
     assert world.assigned("p") == (("n2", False) if ends == "bound elsewhere" else None)
     assert world.edge.binds == []
+    telemetry = world.scheduler._bindings.measures.telemetry
+    errors = telemetry.value(ATTEMPTS, "error", pod.spec.scheduler_name)
+    assert errors == (ends in ("timeout", "stopping")), "what others did is no error of ours"
 
 
 def volume(name, of_class):

@@ -542,6 +542,36 @@ async def test_who_comes_anew_does_not_take_again_what_it_gave_back(policy):
 
 
 @in_a_loop
+async def test_nor_what_is_left_of_a_quota_that_both_have():
+    rule = "preempt: pod.label[boss] is present -> victims where it.label[boss] is missing"
+    made = Quotas(f"quota: by pod.namespace max cpu 2\n{rule} and it.priority < 11\n")
+    a0, _ = [made.runs(f"a{number}", priority=10) for number in range(2)]
+    made.comes("b", namespace="a", cpu="1", labels={"boss": "y"})
+    await settle(made)
+    made.comes("a2", namespace="a", cpu="1", priority=10)
+    made.handlers.pods.on_delete(a0)
+    made.clock.advance(20.0)
+    await settle(made)
+    assert (made.placed("b"), made.edge.evictions) == (True, ["a0"])
+
+
+@pytest.mark.parametrize(
+    "policy", [ELASTIC, "quota: by pod.label[team] max cpu 100\npreempt: victims limit 1\n"]
+)
+@in_a_loop
+async def test_whom_no_quota_refuses_is_woken_by_nodes_as_without(policy):
+    made = Quotas(policy)
+    old = made.runs("old", cpu="1")
+    made.comes("new", cpu="1", spec={"nodeSelector": {"gpu": "yes"}})
+    await settle(made)
+    before = len(made.decisions)
+    made.handlers.pods.on_delete(old)
+    made.clock.advance(11.0)
+    await settle(made)
+    assert len(made.decisions) == before
+
+
+@in_a_loop
 async def test_nor_where_a_gang_took_it_back_and_waits_for_more_to_go():
     policy = "gang: by pod.label[job] min 2\n" + ELASTIC
     made = Quotas(policy, cpu="2", a=("0", "4"), b=("2", "4"), c=("2", "2"))
