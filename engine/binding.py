@@ -14,7 +14,7 @@ import msgspec
 from engine.basis import Basis
 from engine.choice import Chosen
 from engine.display import plain
-from engine.eventhandlers import NOMINATION_KEPT
+from engine.eventhandlers import NOMINATION_ENDED
 from engine.executor import Changes, Executor
 from engine.failures import Failures
 from engine.framework.acting import Acts
@@ -106,7 +106,8 @@ class Bindings:
         elif (watched := self._as_watched(pod.uid, chosen.node)) is not None:
             self._tell(Bind(pod, chosen.node), *watched)
             self.queue.done(pod.uid)
-            self.failures.forget(pod, chosen.node)
+            if watched[0] is not BindOutcome.BOUND:
+                self.failures.forget(pod, chosen.node)
         elif self.in_flight.stopping:
             self.failures.forget(pod, chosen.node)  # whoever reads the server next tries it again
         else:
@@ -187,7 +188,7 @@ class Bindings:
         """The outcome by the watch, None if it has not said yet."""
         node = self._cache.node_of(uid)
         if node is None:
-            return BindOutcome.GONE, "deleted while its binding was unknown"
+            return BindOutcome.GONE, "deleted meanwhile"
         if self._cache.is_assumed(uid):
             return None
         return (BindOutcome.BOUND if node == wanted else BindOutcome.TAKEN), f"bound to {node}"
@@ -213,7 +214,7 @@ class Bindings:
         pod = queued.pod
         self.queue.done(pod.uid)
         if chosen.was_nominated:
-            self.queue.move(NOMINATION_KEPT)
+            self.queue.move(NOMINATION_ENDED)
         self.measures.ended(queued, Result.SCHEDULED)
         note = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
         self.edge.events.emit(pod_event(pod, "Normal", "Scheduled", "Binding", note))

@@ -44,7 +44,7 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 
 POD_ASSIGNED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 POD_FREED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
-NOMINATION_KEPT: Final = ClusterEvent(Resource.NOMINATION, Action.DELETE)
+NOMINATION_ENDED: Final = ClusterEvent(Resource.NOMINATION, Action.DELETE)
 _VOLUMES_FREED: Final = ClusterEvent(Resource.PERSISTENT_VOLUME, Action.UPDATE_OTHER)
 POD_OTHERWISE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_OTHER)
 
@@ -114,12 +114,18 @@ def freed(
 
 
 def withdrawn(cache: Cache, queue: SchedulingQueue, pod: Pod) -> bool:
-    """Nothing is promised to the pod any more; those it came before may have the room."""
+    """Takes the nomination back; others may have the room. False: there was none."""
     uid = pod.metadata.uid
     node, rank = cache.nominated_node(uid), cache.nominations.ranks.get(uid, 0)
     if cache.withdraw(uid):
-        queue.move(POD_FREED, on_node(pod, node), only=lambda one: one.priority <= rank)
+        _lost(queue, on_node(pod, node), rank)
     return bool(node)
+
+
+def _lost(queue: SchedulingQueue, pod: Pod, rank: int) -> None:
+    """Pods that came after the nominated one may have the room; quotas counted it for others."""
+    queue.move(POD_FREED, pod, only=lambda one: one.priority <= rank)
+    queue.move(NOMINATION_ENDED, pod)
 
 
 def pod_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
@@ -391,8 +397,8 @@ class PodHandler(_Handler):
         """A nominated pod is now on another node, nominated to another one, or to none."""
         if old.status.nominated_node_name not in ("", node):
             # Ranks of nominations that we withdrew ourselves are not known any more.
-            least = 1 << 31 if self.cache.nominations.some_above else old.spec.priority or 0
-            self.queue.move(POD_FREED, old, only=lambda one: one.priority <= least)
+            above = self.cache.nominations.some_above
+            _lost(self.queue, old, 1 << 31 if above else old.spec.priority or 0)
 
     # ---- neither
 

@@ -56,21 +56,23 @@ class Evictions:
         Not while their victims are being evicted, which gates them, too. Not at once: pods that
         came there would have to be evicted when the gate opens.
         """
-        now = self.basis.clock.monotonic()
+        now, withdrawn_some = self.basis.clock.monotonic(), False
         while self._gated and next(iter(self._gated.values())) <= now:
             uid = next(iter(self._gated))
             del self._gated[uid]
             queued = self.queue.get(uid)
             evicting = self._cache.nominations.is_evicting(uid)
             if queued is not None and queued.where is SubQueue.GATED and not evicting:
-                self._withdraw(queued.pod)
-
-    def _withdraw(self, pod: PodInfo) -> None:
-        """The pod loses its nomination, and others may have room there."""
-        if withdrawn(self._cache, self.queue, pod.pod):
-            self._tell_withdrawn(pod)
-            # Members of its gang may be nominated without need now.
+                withdrawn_some |= self._withdraw(queued.pod)
+        if withdrawn_some:  # members of their gangs may be nominated without need now
             self.queue.move(EVERYTHING, uids=set(self._cache.nominations.nodes))
+
+    def _withdraw(self, pod: PodInfo) -> bool:
+        """The pod loses its nomination, and others may have room there. False: it had none."""
+        if not withdrawn(self._cache, self.queue, pod.pod):
+            return False
+        self._tell_withdrawn(pod)
+        return True
 
     def _tell_withdrawn(self, pod: PodInfo) -> None:
         self.queue.nomination_sent(pod.uid, "")

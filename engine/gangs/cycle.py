@@ -283,6 +283,7 @@ class Gangs:
                 self.placement.give_back(found, tell_beside=None)
                 continue
             if isinstance(found, Chosen):
+                found.was_nominated = turn.promised.get(uid, ("",))[0] == found.node
                 if not turn.chosen:
                     self._answers = self.queue.answers
                 turn.chosen.append(found)

@@ -234,7 +234,9 @@ class Reflector(Generic[T]):
             if absent and not self._state.missed:
                 _LOG.info("%s: treated as empty (%s)", resource.path, error)
             elif not absent and self._state.missed == 1:  # a server that starts refuses once
-                _LOG.warning("%s: goes on with what is known of it (%s)", resource.path, error)
+                _LOG.warning(
+                    "%s: may not be listed: what is known stays (%s)", resource.path, error
+                )
             self.failures = 0
             return Missing(kept=not absent)
         self._failed(error, _NO_API_SERVER if missing else "")

@@ -192,9 +192,9 @@ class PolicyPreemption:
 
     def _beside(self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
         """The same for a pod that a quota refuses: others hear of nodes by who rejects them."""
-        refused = any(one.says(one.use(pod, snapshot)) for one in self._quotas)
         return queue_if(
-            refused and self._concerns(pod, before, after, snapshot) is QueueingHint.QUEUE
+            self._concerns(pod, before, after, snapshot) is QueueingHint.QUEUE
+            and any(one.says(one.use(pod, snapshot)) for one in self._quotas)
         )
 
     def _found(

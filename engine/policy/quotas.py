@@ -252,6 +252,8 @@ class QuotaPlugin(PolicyPlugin):
             found.append(ClusterEventWithHint(ClusterEvent(_POD, Action.UPDATE_OTHER), self._moved))
         if self._elastic:
             found.append(ClusterEventWithHint(ClusterEvent(_POD, Action.ADD), self._grown))
+            ended = ClusterEvent(Resource.NOMINATION, Action.DELETE)
+            found.append(ClusterEventWithHint(ended, self._given_up))
         return found
 
     # ---- whether a pod fits
@@ -365,6 +367,13 @@ class QuotaPlugin(PolicyPlugin):
         del before
         given = any(one.gives(after, pod, snapshot) for one in self.quotas)
         return queue_if(given or not self._exceeded(pod, snapshot))
+
+    def _given_up(
+        self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
+    ) -> QueueingHint:
+        """A nomination counts for pods of other quotas, more important ones, too, until it ends."""
+        del after
+        return queue_if(before is not None and not self._exceeded(pod, snapshot))
 
     def _moved(self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
         """A pod on a node is no longer of the quota that it was of."""

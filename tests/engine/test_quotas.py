@@ -571,6 +571,27 @@ async def test_whom_no_quota_refuses_is_woken_by_nodes_as_without(policy):
     assert len(made.decisions) == before
 
 
+@pytest.mark.parametrize("ends", ["deleted", "withdrawn", "gated"])
+@in_a_loop
+async def test_a_nomination_that_ends_wakes_more_important_pods_of_other_quotas(ends):
+    made = Quotas(f"{ELASTIC}gate: not pod.label hold=yes\n", a=("2", "9"), b=("2", "9"))
+    there = {"labels": {"hold": "yes"}, "status": {"nominatedNodeName": "n1"}}
+    nominated = made.comes("low", namespace="a", cpu="2", **there)
+    made.comes("high", namespace="b", cpu="3", priority=10)
+    await settle(made)
+    assert "2 promised" in made.words("high")
+    made.clock.advance(30.0)
+    await settle(made)
+    if ends == "deleted":
+        made.handlers.pods.on_delete(nominated)
+    if ends == "withdrawn":
+        status = msgspec.structs.replace(nominated.status, nominated_node_name="")
+        made.handlers.pods.on_update(nominated, msgspec.structs.replace(nominated, status=status))
+    made.clock.advance(31.0)
+    await settle(made)
+    assert made.placed("high", "b")
+
+
 @in_a_loop
 async def test_nor_where_a_gang_took_it_back_and_waits_for_more_to_go():
     policy = "gang: by pod.label[job] min 2\n" + ELASTIC
