@@ -24,7 +24,7 @@ from engine.cache import Cache
 from engine.clock import Clock
 from engine.collector import collecting, keep_sweeping, sweep
 from engine.comparer import Comparer
-from engine.config import Settings
+from engine.configuration.settings import Settings
 from engine.endpoints import Endpoints, served
 from engine.eventhandlers import EventHandlers, as_far_as_legible
 from engine.explain.scores import noted
@@ -39,6 +39,7 @@ from engine.framework.opinion import NAME as EXTENDER
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
 from engine.inforce import Ears, InForce
+from engine.journal.recorder import Recorder
 from engine.kube import resources
 from engine.kube.election import Elector
 from engine.kube.events import KubeEventSink
@@ -67,7 +68,6 @@ from engine.serving.server import ServerOptions
 from engine.signals.prometheus import PrometheusRefresher
 from engine.signals.spec import NODE, PROMETHEUS, SignalSpec
 from engine.signals.store import SignalStore
-from engine.simulate.journal import Recorder
 from engine.tasks import tasks, unless
 from engine.telemetry import ATTEMPTS, RULE_REJECTIONS, SHADOW_OUTCOMES, Count, Telemetry
 from engine.watches import Watcher

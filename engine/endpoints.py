@@ -21,7 +21,8 @@ from engine import __version__
 from engine import telemetry as names
 from engine.cache import Cache
 from engine.clock import Clock
-from engine.config import SCHEDULER_API, Settings
+from engine.configuration.scheduler import SCHEDULER_API
+from engine.configuration.settings import Settings
 from engine.inforce import InForce
 from engine.kube.election import Elector
 from engine.kube.protocol import Phase

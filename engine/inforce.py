@@ -17,7 +17,8 @@ import msgspec
 from dsl.diagnostics import Diagnostic
 from dsl.plan import Plan
 from engine.clock import Clock
-from engine.config import Settings
+from engine.configuration.policies import PoliciesSection
+from engine.configuration.settings import Settings
 from engine.framework.edge import EventSink
 from engine.framework.effects import Emit
 from engine.framework.profile import Profile
@@ -41,7 +42,6 @@ from engine.policy.sources import (
     title_of,
 )
 from engine.policy.tenants import Tenants
-from engine.policysections import PoliciesSection
 from engine.scheduler import Background
 from engine.telemetry import Count, Telemetry
 

@@ -27,9 +27,9 @@ from dsl.tenants import Tenant
 from engine.cli import options
 from engine.cli.formats import to_github, to_sarif
 from engine.cli.refusals import reported
-from engine.files import MOST_OF_OBJECTS, MOST_OF_TEXTS, bytes_in
 from engine.policy.findings import at_load, new_compiler, place_in, without_policy
 from engine.policy.folder import ENDING, in_folder, name_of
+from engine.text.files import MOST_OF_OBJECTS, MOST_OF_TEXTS, bytes_in
 
 if TYPE_CHECKING:
     from engine.policy.bundle import CompileSettings
@@ -132,7 +132,7 @@ def command(  # noqa: PLR0913 - click's signature
 def _configured(job: _Job, path: Path, files: tuple[Path, ...]) -> tuple[Path, ...]:
     """Reads the configuration; returns the files that it or the command line names."""
     from engine.cli.run import with_flags
-    from engine.config import ConfigError, load
+    from engine.configuration.settings import ConfigError, load
     from engine.plugins.profiles import make_profiles
     from engine.policy.bundle import compile_settings
 

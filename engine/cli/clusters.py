@@ -20,7 +20,7 @@ from engine.cli.eval import read_metrics, samples_of
 from engine.cli.manifests import Objects
 from engine.cli.replay import ruled
 from engine.clock import Clock, ManualClock, SystemClock
-from engine.config import Settings
+from engine.configuration.settings import Settings
 from engine.framework.frameworks import Frameworks
 from engine.inforce import Ears, InForce
 from engine.kube.errors import NotFound, StatusError

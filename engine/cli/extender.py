@@ -14,18 +14,16 @@ from engine.cli.loop import run_until_told
 from engine.cli.refusals import reported
 from engine.cli.run import warn_of_folder, with_flags
 from engine.clock import SystemClock
-from engine.config import (
-    ConfigError,
+from engine.configuration.scheduler import (
     EnabledPlugin,
+    LeaderElection,
     PluginsDocument,
     PluginSet,
     ProfileDocument,
-    load,
-    parse,
 )
+from engine.configuration.settings import ConfigError, load, parse
 from engine.extenderserver import PATHS, unsaid
 from engine.policy.bundle import Bundle
-from engine.sections import LeaderElection
 from engine.serving.certificates import CertificateError
 from engine.serving.server import ListenError, ServerOptions
 

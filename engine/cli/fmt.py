@@ -17,7 +17,7 @@ from dsl.diagnostics import Diagnostic, render
 from dsl.files import read_source
 from dsl.formatter import Formatted, format_source
 from dsl.parser import Parser
-from engine.files import bytes_in
+from engine.text.files import bytes_in
 
 _TESTS: Final = ".policytest"
 _SUFFIXES: Final = (".policy", _TESTS)

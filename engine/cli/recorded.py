@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 import click
 
 from engine.channels import Answer, Broken, Channels, NotConnected, header_lines, trusting
-from engine.display import cause, one_line
-from engine.sections import is_address
+from engine.configuration.forms import is_address
+from engine.text.display import cause, one_line
 
 _SECONDS: Final = 10.0
 _MOST_BYTES: Final = 4 * 1024 * 1024

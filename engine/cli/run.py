@@ -23,19 +23,20 @@ from engine.cli.logs import log_of_a_process
 from engine.cli.loop import on_signal, run_until_told
 from engine.cli.refusals import reported, written
 from engine.clock import SystemClock
-from engine.config import ConfigError, PrometheusSection, Settings, load, parse
-from engine.display import nearest
-from engine.documents import Dumper
+from engine.configuration.berth import PrometheusSection
+from engine.configuration.forms import duration_of, seconds
+from engine.configuration.policies import PoliciesSection
+from engine.configuration.settings import ConfigError, Settings, load, parse
 from engine.endpoints import configuration
 from engine.extenders.client import Extenders
 from engine.kube.errors import LeaseLost
 from engine.plugins.profiles import make_profiles
 from engine.pods.selectors import SelectorError, read_selector
 from engine.policy.sources import SUFFIX, policies_in
-from engine.policysections import PoliciesSection
-from engine.sections import duration_of, seconds
 from engine.serving.certificates import CertificateError
 from engine.serving.server import ListenError
+from engine.text.display import nearest
+from engine.text.documents import Dumper
 
 _WHY = 5
 """The level of the log from which it says why of every pod, however many there are."""

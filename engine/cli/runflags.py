@@ -17,8 +17,8 @@ import click
 from pydantic.alias_generators import to_camel
 
 from engine.cli import options
-from engine.config import ConfigError, Settings, parse
-from engine.sections import LeaderElection
+from engine.configuration.scheduler import LeaderElection
+from engine.configuration.settings import ConfigError, Settings, parse
 from engine.serving.certificates import CertificateFiles
 from engine.serving.server import ServerOptions
 

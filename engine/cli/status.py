@@ -11,14 +11,14 @@ from typing import Final
 import click
 import msgspec
 
-from engine import wire
 from engine.cli import options
 from engine.cli.refusals import reported
 from engine.clock import SystemClock
-from engine.display import plain
 from engine.kube.errors import KubeError, NotFound
 from engine.kube.session import KubeClient, Response, Session, segment
 from engine.objects import ConfigMap
+from engine.text import wire
+from engine.text.display import plain
 
 _BEFORE: Final = "What follows is the last known state."
 

@@ -27,8 +27,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from engine import wire
-from engine.display import one_line
+from engine.text import wire
+from engine.text.display import one_line
 
 _SNIPPET = 200
 _NOT_FOUND, _CONFLICT, _GONE, _TOO_MANY = 404, 409, 410, 429

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from engine.clock import Clock
-from engine.files import bytes_in
 from engine.objects import ConfigMap, Identity
+from engine.text.files import bytes_in
 
 SUFFIX: Final = ".policy"
 Texts = Mapping[str, "str | bytes"]

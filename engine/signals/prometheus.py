@@ -29,17 +29,17 @@ from certifi import where
 from prometheus_api_client import PrometheusConnect
 from requests.adapters import HTTPAdapter
 
-from engine import wire
 from engine.channels import Answer as HttpAnswer
 from engine.channels import Broken, Channels, NotConnected, TooLarge, header_lines, trusting
 from engine.clock import Clock
-from engine.config import PrometheusSection
-from engine.display import cause, one_line, without_user
+from engine.configuration.berth import PrometheusSection
 from engine.objects import Node
 from engine.signals.samples import Match, Series
 from engine.signals.spec import Question, SignalSpec
 from engine.signals.store import SignalStore
 from engine.telemetry import Count, Telemetry
+from engine.text import wire
+from engine.text.display import cause, one_line, without_user
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from engine.kube.resources import Resource
 from engine.kube.session import KubeClient, segment
 from engine.kube.wiring import Wiring
 from engine.objects import Identity, object_key
-from engine.ondemand import Described
+from engine.objects.ondemand import Described
 from engine.signals.samples import Series
 from engine.signals.spec import Question
 from engine.signals.store import SignalStore

@@ -17,10 +17,9 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from engine import wire
 from engine.channels import certificates_in
 from engine.clock import Clock
-from engine.config import Settings
+from engine.configuration.settings import Settings
 from engine.inforce import Ears, InForce
 from engine.kube.errors import KubeError
 from engine.kube.keeper import Keeper
@@ -36,6 +35,7 @@ from engine.serving.server import PING, Call, Check, Page, Server, ServerOptions
 from engine.serving.shared import SharedPair
 from engine.tasks import tasks
 from engine.telemetry import WEBHOOK_CERTIFICATE_ENDS, Telemetry
+from engine.text import wire
 from engine.webhook.judging import Judge
 from engine.webhook.registration import PATH, Place, Registration
 from engine.webhook.reviews import MOST_BYTES

@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 from dsl.compiler import Compiler
 from engine.app import signal_spec
 from engine.clock import ManualClock
-from engine.config import BerthDocument
+from engine.configuration.berth import BerthDocument
 from engine.cycle import decide
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework

@@ -18,7 +18,7 @@ import click
 
 from engine.basis import queue_hooks
 from engine.clock import SystemClock
-from engine.config import Settings
+from engine.configuration.settings import Settings
 from engine.cycle import decide
 from engine.framework.frameworks import Frameworks
 from engine.inforce import Ears, InForce

@@ -18,7 +18,7 @@ from engine.cli.logs import log_of_a_process
 from engine.cli.loop import run_until_told
 from engine.cli.run import command, with_flags
 from engine.clock import SystemClock
-from engine.config import load
+from engine.configuration.settings import load
 from engine.framework.decision import Placed
 from engine.kube.errors import LeaseLost
 

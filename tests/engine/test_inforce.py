@@ -9,7 +9,8 @@ import zlib
 import pytest
 
 from engine.clock import ManualClock
-from engine.config import BerthDocument, Settings
+from engine.configuration.berth import BerthDocument
+from engine.configuration.settings import Settings
 from engine.inforce import Ears, InForce
 from engine.kube.errors import Unreachable, status_error
 from engine.objects import ConfigMap, ObjectMeta

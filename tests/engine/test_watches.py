@@ -20,7 +20,7 @@ from engine.kube.session import Response
 from engine.kube.sharing import PodSharing
 from engine.kube.wiring import Wiring
 from engine.objects import Pod, from_builtins
-from engine.ondemand import FinishedPod
+from engine.objects.ondemand import FinishedPod
 from engine.pods.podinfo import make_pod_info
 from engine.policy.findings import new_compiler
 from engine.policy.needs import Field, Needs, needs_of

@@ -12,7 +12,7 @@ import pytest
 
 from engine.app import signal_spec
 from engine.clock import ManualClock
-from engine.config import BerthDocument
+from engine.configuration.berth import BerthDocument
 from engine.objects import ConfigMap, ObjectMeta
 from engine.policy.bundle import Bundle, Refusal, compile_at_once, compile_settings
 from engine.policy.reloader import Listener, Reloader

@@ -9,7 +9,9 @@ from datetime import UTC
 import pytest
 
 from engine.clock import ManualClock
-from engine.config import BerthDocument, Settings
+from engine.configuration.berth import BerthDocument
+from engine.configuration.policies import GuardSection
+from engine.configuration.settings import Settings
 from engine.framework.status import Code, Status
 from engine.inforce import Ears, InForce
 from engine.kube.errors import StatusError
@@ -22,7 +24,6 @@ from engine.policy.guard import Guard, Load
 from engine.policy.plugin import Worlds
 from engine.policy.reloader import Kept, Listener, Reloader, digest
 from engine.policy.sources import Source
-from engine.policysections import GuardSection
 from engine.telemetry import Telemetry
 from tests.builders import Cache, make_node, make_pod
 from tests.engine.policy.builders import compiler

@@ -12,7 +12,8 @@ import pytest
 
 from engine import inforce
 from engine.clock import ManualClock
-from engine.config import BerthDocument, Settings
+from engine.configuration.berth import BerthDocument
+from engine.configuration.settings import Settings
 from engine.framework.frameworks import Frameworks
 from engine.inforce import Ears, InForce
 from engine.objects import ConfigMap, ObjectMeta

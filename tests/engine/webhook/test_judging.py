@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from engine.cli import main
 from engine.clock import ManualClock
-from engine.config import BerthDocument, Settings
+from engine.configuration.berth import BerthDocument
+from engine.configuration.settings import Settings
 from engine.inforce import Ears, InForce
 from engine.objects import ConfigMap, ObjectMeta
 from engine.plugins.profiles import make_profiles
