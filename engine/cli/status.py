@@ -156,7 +156,7 @@ async def _leader(client: KubeClient, lease: str) -> tuple[str, bool]:
 
 def _now(answer: Response) -> datetime:
     """By the server's clock: that of this machine may be another."""
-    said = [text for name, text in answer.headers.items() if name.lower() == "date"]
-    if said:
-        return parsedate_to_datetime(said[0])
+    said = answer.headers.get("date")
+    if said is not None:
+        return parsedate_to_datetime(said)
     return datetime.fromtimestamp(SystemClock().time(), UTC)

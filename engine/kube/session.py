@@ -86,7 +86,7 @@ _BAD_CONFIG = (
 class Response(msgspec.Struct, frozen=True):
     """An answer, whatever its status.
 
-    Names of headers are as the server writes them; nobody reads any of a good answer (2xx), which
+    Names of headers are in lower case; nobody reads any of a good answer (2xx) to a write, which
     has none.
     """
 
@@ -359,7 +359,8 @@ class Session:
             self._learn_from(error)
             raise self._translated(error) from error
         self._count(method, str(answer.status), began)
-        headers = _UNREAD if answer.status in _OK else answer.headers
+        is_unread = answer.status in _OK and method != "GET"
+        headers = _UNREAD if is_unread else answer.headers
         return Response(answer.status, headers, answer.body)
 
     async def stream(

@@ -222,7 +222,7 @@ def _error_text(body: bytes) -> str:
 
 def _elsewhere(answer: HttpAnswer) -> str:
     """Where we are sent, which we do not follow: credentials are for whom they were given."""
-    place = next((v for name, v in answer.headers.items() if name.lower() == "location"), "")
+    place = answer.headers.get("location")
     return f"it redirects to {one_line(place)}; give that address as its url" if place else ""
 
 
