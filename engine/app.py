@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import socket
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any, BinaryIO, Final
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 import msgspec
 
-from dsl.plan import MetricSpec
 from engine.basis import AnyFramework, queue_hooks
 from engine.cache import Cache
 from engine.clock import Clock
@@ -55,24 +52,22 @@ from engine.placement import Observer
 from engine.plugins.no_nodes import SchedulingGates
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import IN_TREE
-from engine.policy.bundle import Bundle, Refusal
-from engine.policy.chain import frameworks_of
+from engine.policy.bundle import NO_POLICIES, Bundle, Refusal
+from engine.policy.chain import frameworks_of, worlds_of
 from engine.policy.guard import Load
 from engine.policy.needs import Needs
-from engine.policy.plugin import Worlds
 from engine.policy.shadow import Shadow
 from engine.queue import SchedulingQueue, SubQueue
 from engine.records import Records
 from engine.scheduler import Scheduler
 from engine.serving.server import ServerOptions
 from engine.signals.prometheus import PrometheusRefresher
-from engine.signals.spec import NODE, PROMETHEUS, SignalSpec
+from engine.signals.spec import PROMETHEUS
 from engine.signals.store import SignalStore
 from engine.tasks import tasks, unless
 from engine.telemetry import ATTEMPTS, RULE_REJECTIONS, SHADOW_OUTCOMES, Count, Telemetry
 from engine.watches import Watcher
-from engine.watches.objects import OBJECT
-from engine.watches.watcher import Start
+from engine.watches.watcher import Start, signal_spec
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +77,6 @@ _EVENTS_SECONDS: Final = 20.0
 _HAND_OVER_SECONDS: Final = 0.4
 """Seconds for the last bindings; another replica waits for the lease."""
 _LOOK_SECONDS: Final = 0.01
-NO_POLICIES: Final = Bundle("", (), {})
 
 
 class RunOptions(msgspec.Struct, frozen=True):
@@ -126,7 +120,7 @@ class App:
         )
         self.cache: Cache = Cache() if self._recorder is None else self._recorder.cache
         self.signals = SignalStore(clock=clock)
-        self._worlds = settings_worlds(self.settings)
+        self._worlds = worlds_of(self.settings.berth)
         self._profiles = make_profiles(self.settings)
         self._extenders = Extenders(self.settings.extenders)
         plain = self.frameworks_of(NO_POLICIES)
@@ -496,26 +490,3 @@ class App:
 def _cancel(these: Iterable[asyncio.Task[None]]) -> None:
     for task in these:
         task.cancel()
-
-
-def signal_spec(spec: MetricSpec) -> SignalSpec:
-    """What the signals room needs of a metric that a policy reads."""
-    return SignalSpec(
-        id=spec.id,
-        query=spec.query,
-        of=spec.of,
-        # A label of objects that says which node's they are is no label of series, but a key.
-        by=spec.labels or (spec.keys if spec.of == NODE else ()) or None,
-        every_seconds=spec.every_seconds,
-        # What is watched is known as it is, however long ago it changed.
-        stale_seconds=math.inf if spec.source == OBJECT else spec.stale_seconds,
-        default=spec.default,
-        scale=spec.scale,
-        name=spec.name,
-        source=spec.source,
-    )
-
-
-def settings_worlds(settings: Settings) -> Worlds:
-    """What policies share under these settings."""
-    return Worlds(ZoneInfo(settings.berth.time_zone), settings.berth.gpu_resources)

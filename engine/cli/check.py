@@ -131,7 +131,7 @@ def command(  # noqa: PLR0913 - click's signature
 
 def _configured(job: _Job, path: Path, files: tuple[Path, ...]) -> tuple[Path, ...]:
     """Reads the configuration; returns the files that it or the command line names."""
-    from engine.cli.run import with_flags
+    from engine.cli.settings import with_flags
     from engine.configuration.settings import ConfigError, load
     from engine.plugins.profiles import make_profiles
     from engine.policy.bundle import compile_settings

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import click
 
-from engine.app import settings_worlds, signal_spec
 from engine.cli.check import read
 from engine.cli.eval import read_metrics, samples_of
 from engine.cli.manifests import Objects
@@ -43,7 +42,7 @@ from engine.signals.spec import PROMETHEUS
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab
 from engine.telemetry import Telemetry
-from engine.watches.watcher import Watcher, attend
+from engine.watches.watcher import Watcher, attend, signal_spec
 
 _NO_POLICIES: Final = "no policies given: name those in force with --policies or --policy-configmap"
 _OLDER: Final = "A scheduler that cannot list it either keeps its older rules"
@@ -182,7 +181,7 @@ async def _rules(
         good = kept is not None and bool(kept.files)
         instead = "its last good texts are in force" if good else "none of its rules is in force"
         notes.append(f"{why.summary}; {instead}")
-    return chain.frameworks_of(profiles, bundle, worlds=settings_worlds(settings)), bundle
+    return chain.frameworks_of(profiles, bundle, worlds=chain.worlds_of(settings.berth)), bundle
 
 
 async def _fed(in_force: InForce, session: Session, state: str | None) -> None:

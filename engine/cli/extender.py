@@ -12,7 +12,7 @@ from engine.cli import options, runflags
 from engine.cli.logs import log_of_a_process
 from engine.cli.loop import run_until_told
 from engine.cli.refusals import reported
-from engine.cli.run import warn_of_folder, with_flags
+from engine.cli.settings import warn_of_folder, with_flags
 from engine.clock import SystemClock
 from engine.configuration.scheduler import (
     EnabledPlugin,

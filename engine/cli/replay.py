@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 
 from dsl.compiler import Compiler
-from engine.app import NO_POLICIES, settings_worlds
 from engine.cli import options
 from engine.cli.refusals import reported
 from engine.configuration.settings import ConfigError, Settings
@@ -17,7 +16,7 @@ from engine.framework.frameworks import Frameworks
 from engine.journal.replay import FrameworksOf, replay
 from engine.plugins.profiles import make_profiles
 from engine.policy import chain
-from engine.policy.bundle import Bundle, compile_at_once, compile_settings
+from engine.policy.bundle import NO_POLICIES, Bundle, compile_at_once, compile_settings
 from engine.policy.findings import new_compiler
 from engine.policy.sources import Texts
 from engine.text.display import plain
@@ -53,7 +52,7 @@ def ruled(settings: Settings, files: Texts | None, compiler: Compiler) -> tuple[
         if not isinstance(made, Bundle):
             raise click.ClickException(made.text)
         bundle = made
-    return chain.frameworks_of(profiles, bundle, worlds=settings_worlds(settings)), bundle
+    return chain.frameworks_of(profiles, bundle, worlds=chain.worlds_of(settings.berth)), bundle
 
 
 @click.command("replay", help="Replay the decisions of a journal and compare.")

@@ -10,8 +10,8 @@ from engine.cli import options
 from engine.cli.logs import log_of_a_process
 from engine.cli.loop import run_until_told
 from engine.cli.refusals import reported
-from engine.cli.run import with_flags
 from engine.cli.runflags import certificate_files
+from engine.cli.settings import with_flags
 from engine.clock import SystemClock
 from engine.configuration.forms import is_address
 from engine.configuration.settings import ConfigError, load

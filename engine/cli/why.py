@@ -19,7 +19,7 @@ from engine.cli.clusters import Cluster, from_files, from_server
 from engine.cli.loop import run_in_loop
 from engine.cli.refusals import reported
 from engine.cli.replay import frameworks_of
-from engine.cli.run import with_flags
+from engine.cli.settings import with_flags
 from engine.configuration.settings import ConfigError, load
 from engine.explain.gangs import group_of, start_of
 from engine.explain.pods import Explanation, Guest, explain, guests

@@ -83,6 +83,9 @@ class Bundle:
         return None if evicts else frozenset(changed)
 
 
+NO_POLICIES: Final = Bundle("", (), {})
+
+
 def identity(plan: Plan) -> tuple[object, ...]:
     """What a policy is: one that is compiled anew from the same texts is the same."""
     return plan.source.text, plan.variant, plan.mode, plan.order, plan.weight

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cli.run import with_flags
+from engine.cli.settings import with_flags
 from engine.configuration.berth import BERTH_API, BerthDocument
 from engine.configuration.forms import seconds
 from engine.configuration.scheduler import SCHEDULER_API, LeaderElection, ProfileDocument

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.app import signal_spec
 from engine.cli import main
 from engine.cli.replay import frameworks_of
 from engine.clock import ManualClock
@@ -32,6 +31,7 @@ from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.signals.samples import Series
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab
+from engine.watches.watcher import signal_spec
 from tests.builders import make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.policy.builders import NOW, compiler

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from engine.app import signal_spec
 from engine.clock import ManualClock
 from engine.configuration.berth import BerthDocument
 from engine.objects import ConfigMap, ObjectMeta
@@ -24,6 +23,7 @@ from engine.policy.sources import (
     policies_in,
 )
 from engine.signals.spec import SignalSpec
+from engine.watches.watcher import signal_spec
 from tests.engine.policy.builders import compiled, compiler
 
 GOOD = {"a.policy": "filter: node.label test=test\n"}
