@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -42,8 +42,10 @@ from engine.policy.sources import (
     title_of,
 )
 from engine.policy.tenants import Tenants
-from engine.scheduler import Background
 from engine.telemetry import Count, Telemetry
+
+if TYPE_CHECKING:
+    from engine.scheduler import Background
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,8 @@ from engine.configuration.policies import PoliciesSection
 from engine.configuration.scheduler import LeaderElection
 from engine.configuration.settings import ConfigError, Settings, parse
 from engine.pods.selectors import SelectorError, read_selector
-from engine.policy.sources import SUFFIX, policies_in
+from engine.policy.folder import ENDING
+from engine.policy.sources import policies_in
 from engine.text.display import nearest
 
 _LOG = logging.getLogger("engine")
@@ -116,7 +117,7 @@ def warn_of_folder(folder: str | None) -> None:
     """Says at once what would else be said when the cluster is there."""
     files, why = ({}, ()) if folder is None else policies_in(Path(folder))
     if folder is not None and not files:
-        wrong = f"has no file whose name ends in {SUFFIX}"
+        wrong = f"has no file whose name ends in {ENDING}"
         if files is None:
             wrong = f"cannot be read ({'; '.join(why)})" if why else "does not exist"
         _LOG.warning("folder %s %s: no pod is scheduled until it has policies", folder, wrong)

@@ -32,7 +32,7 @@ _AWAY_SECONDS: Final = 0.25
 """Between two calls while the server is away."""
 _PATIENCE_SECONDS: Final = 30.0
 """After so long without a place, bindings and evictions hear that the server is away."""
-_SLOW_DOWN_LEAST_SECONDS: Final = 0.2
+SLOW_DOWN_LEAST_SECONDS: Final = 0.2
 """The pause after a 429 that does not say how long."""
 _SHARE: Final = 8
 """One in so many places goes to the least urgent, so that nobody starves."""
@@ -216,7 +216,7 @@ class Gate:
         overloaded = answer.status == _TOO_MANY_REQUESTS and _BUDGET not in answer.body
         if overloaded:
             asked = answer.error().retry_after_seconds or 0.0
-            pause = max(asked, _SLOW_DOWN_LEAST_SECONDS)
+            pause = max(asked, SLOW_DOWN_LEAST_SECONDS)
             self._paused_until = max(self._paused_until, self.clock.monotonic() + pause)
         if answer.status in _NO_SERVER_BEHIND:
             overloaded = True

@@ -10,6 +10,8 @@ from typing import Final
 from engine.text.files import bytes_in
 
 ENDING: Final = ".policy"
+TESTS: Final = ".policytest"
+"""How files of policies and of their tests are called."""
 _HEADER: Final = re.compile(rb"^policy:[ \t]*([A-Za-z0-9._/-]+)", re.MULTILINE)
 
 

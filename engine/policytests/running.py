@@ -17,6 +17,7 @@ from dsl.plan import SortRule
 from dsl.policytest import NOT_FOUND, Case, Expected, Suite, read_suite
 from dsl.source import MAX_BYTES, Span
 from engine.framework.runtime import PluginError
+from engine.policy.folder import TESTS
 from engine.policy.podreads import UnreadFieldError
 from engine.policytests.answers import Answers
 from engine.policytests.judging import judge
@@ -30,7 +31,6 @@ from engine.policytests.unread import unread_attributes
 PASSED: Final = "passed"
 FAILED: Final = "failed"
 ERROR: Final = "error"
-SUFFIX: Final = ".policytest"
 #: No object of a cluster is larger: etcd takes 1.5 MiB.
 _MAX_MANIFEST: Final = 2 << 20
 
@@ -88,7 +88,7 @@ def find_files(paths: Iterable[Path]) -> Iterator[Path]:
     """
     for path in paths:
         if path.is_dir():
-            yield from sorted(one for one in path.rglob(f"*{SUFFIX}") if one.is_file())
+            yield from sorted(one for one in path.rglob(f"*{TESTS}") if one.is_file())
         elif path.exists():
             yield path
         else:
