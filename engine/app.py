@@ -35,7 +35,7 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import NAME as EXTENDER
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
-from engine.inforce import Ears, InForce
+from engine.inforce import Callbacks, InForce
 from engine.journal.recorder import Recorder
 from engine.kube import resources
 from engine.kube.election import Elector
@@ -122,6 +122,7 @@ class App:
         self.signals = SignalStore(clock=clock)
         self._worlds = worlds_of(self.settings.berth)
         self._profiles = make_profiles(self.settings)
+        self._names = frozenset(one.scheduler_name for one in self._profiles)
         self._extenders = Extenders(self.settings.extenders)
         plain = self.frameworks_of(NO_POLICIES)
         self.queue = SchedulingQueue(
@@ -141,8 +142,7 @@ class App:
             tell=self._tell_shadow,
         )
         self.records = Records(lambda: self.frameworks, clock)
-        names = {one.scheduler_name for one in self._profiles}
-        self.comparer = Comparer(self.cache, self.queue, names)
+        self.comparer = Comparer(self.cache, self.queue, self._names)
         self._endpoints = Endpoints(
             self.settings,
             clock,
@@ -192,12 +192,9 @@ class App:
             statuses = KubePodStatusWriter(gate, wiring)
             events = KubeEventSink(gate, wiring, controller=self.settings.scheduler_name, host=host)
             whole = WholeObjects(gate.lane(Priority.BINDING))
-            binder: Binder = KubeBinder(gate, is_gone=lambda uid: self.cache.node_of(uid) is None)
-            if self._extenders.bind:
-                binder = ExtenderBinder(self._extenders, binder, gate.may_write)
-            self.scheduler = self._make_scheduler(
-                Edge(binder, statuses, events, KubeEffectWriter(gate, wiring), asyncio.sleep), whole
-            )
+            writer = KubeEffectWriter(gate, wiring)
+            edge = Edge(self._binder(gate), statuses, events, writer, asyncio.sleep)
+            self.scheduler = self._make_scheduler(edge, whole)
             advises = self._options.advises
             self.scheduler.leads = not (elector.election.leader_elect or advises)
             kept = self._keeping(gate, wiring, events, identity)
@@ -231,22 +228,12 @@ class App:
                     running.append(group.create_task(self._lead(elector)))
                 sweep()
                 running.append(group.create_task(keep_sweeping(self.scheduler.idle)))
-                names = sorted(one.scheduler_name for one in self._profiles)
                 if filled:
-                    log.info(
-                        "Caches are synced for pods whose schedulerName is %s", ", ".join(names)
-                    )
+                    names = ", ".join(sorted(self._names))
+                    log.info("Caches are synced for pods whose schedulerName is %s", names)
                 with collecting():
                     await self.scheduler.run(stop)
-                elects = elector.election.leader_elect
-                await self._written_down(_HAND_OVER_SECONDS if elects else _FLUSH_SECONDS)
-                if elects:
-                    await asyncio.gather(self._confirmed(), statuses.flush(_HAND_OVER_SECONDS))
-                    _cancel(keeping)  # what is kept is the next leader's from now on
-                    await elector.resign()
-                await asyncio.gather(
-                    statuses.flush(_FLUSH_SECONDS), events.flush(_FLUSH_SECONDS, _EVENTS_SECONDS)
-                )
+                await self._hand_over(elector, statuses, events, keeping)
                 _cancel(running + keeping)
                 if self._watcher is not None:
                     self._watcher.keep(Needs())
@@ -268,6 +255,24 @@ class App:
         if self._in_force is not None:
             await self._in_force.lead(asyncio.sleep)
 
+    async def _hand_over(
+        self,
+        elector: Elector,
+        statuses: KubePodStatusWriter,
+        events: KubeEventSink,
+        keeping: Sequence[asyncio.Task[None]],
+    ) -> None:
+        """Writes what is left, and gives the lease up as soon as another replica may decide."""
+        elects = elector.election.leader_elect
+        await self._written_down(_HAND_OVER_SECONDS if elects else _FLUSH_SECONDS)
+        if elects:
+            await asyncio.gather(self._confirmed(), statuses.flush(_HAND_OVER_SECONDS))
+            _cancel(keeping)  # what is kept is the next leader's from now on
+            await elector.resign()
+        await asyncio.gather(
+            statuses.flush(_FLUSH_SECONDS), events.flush(_FLUSH_SECONDS, _EVENTS_SECONDS)
+        )
+
     async def _written_down(self, seconds: float) -> None:
         """What is in force is kept for the next process, unless that takes longer."""
         if self._keeper is not None:
@@ -285,6 +290,12 @@ class App:
             await asyncio.sleep(_LOOK_SECONDS)
 
     # ---- wiring ------------------------------------------------------------------------------
+
+    def _binder(self, gate: Gate) -> Binder:
+        ours = KubeBinder(gate, is_gone=lambda uid: self.cache.node_of(uid) is None)
+        if not self._extenders.bind:
+            return ours
+        return ExtenderBinder(self._extenders, ours, gate.may_write)
 
     def _make_scheduler(self, edge: Edge, whole: WholeObjects) -> Scheduler:
         with_source = self.settings.berth.policies.has_sources
@@ -324,7 +335,7 @@ class App:
 
     def _policies(self, scheduler: Scheduler) -> InForce:
         def load(*, tried_again: bool = False) -> Load:
-            failed = sum(self.telemetry.value(ATTEMPTS, "error", name) for name in names)
+            failed = sum(self.telemetry.value(ATTEMPTS, "error", name) for name in self._names)
             # No policy can help that the server is away.
             away = self.telemetry[Count.BINDINGS_PUT_OFF]
             errors = int(failed) + self.telemetry[Count.PLUGIN_ERRORS] - away
@@ -335,11 +346,9 @@ class App:
             # Nor that their owners hold pods.
             return Load(waiting - self.queue.rejected_by().get(SchedulingGates.name, 0), errors)
 
-        names = [one.scheduler_name for one in self._profiles]
-
         return InForce(
             self.settings,
-            Ears(
+            Callbacks(
                 self._put, self._missing, scheduler.wake, self._hooks.accepted, self._hooks.refused
             ),
             self._profiles,
@@ -391,7 +400,7 @@ class App:
         handlers = EventHandlers(
             self.cache,
             self.queue,
-            scheduler_names={one.scheduler_name for one in self._profiles},
+            scheduler_names=self._names,
             on_refused=self._pod_refused,
             on_work=self.scheduler.wake,
             on_node=self.signals.nodes_changed,

@@ -56,7 +56,7 @@ _IN_FORCE: Final = "InForce"
 Watched = tuple[Resource[ConfigMap], "ConfigMapSource | SelectedSources"]
 
 
-class Ears(msgspec.Struct):
+class Callbacks(msgspec.Struct):
     """Callbacks for bundles: `put` puts one in force, given the names of changed policies.
 
     `missing` returns what a bundle reads and is not known yet; the text says who asks. `without` is
@@ -77,7 +77,7 @@ class InForce:
     def __init__(
         self,
         settings: Settings,
-        ears: Ears,
+        callbacks: Callbacks,
         profiles: Iterable[Profile],
         *,
         clock: Clock,
@@ -89,7 +89,7 @@ class InForce:
 
         Args:
             settings: the configuration.
-            ears: callbacks for bundles.
+            callbacks: who is told of bundles.
             profiles: the profiles that policies are added to.
             clock: for slices, guard and stamps.
             telemetry: where reloads are counted.
@@ -97,7 +97,7 @@ class InForce:
             load: the load of the scheduler, for the guard.
         """
         policies = settings.berth.policies
-        self._ears = ears
+        self._callbacks = callbacks
         election = settings.election
         lease = f"{election.resource_namespace}/{election.resource_name}"
         self._lease = lease if election.leader_elect else ""
@@ -121,7 +121,7 @@ class InForce:
         self.reloader = self._reloader("", self._accepted)
         self._tenants = None
         if policies.tenants is not None:
-            self._tenants = Tenants(policies, self._of_tenant, clock, ears.wake)
+            self._tenants = Tenants(policies, self._of_tenant, clock, callbacks.wake)
             self._tenants.changed, self._tenants.ready = self._tenants_changed, self._begin
             self.reloader.await_kept()
         self._guard, self._goes_back = None, False
@@ -150,7 +150,7 @@ class InForce:
                 self._refused,
                 self._mended,
                 self._costly,
-                lambda bundle: self._ears.missing(bundle, asker),
+                lambda bundle: self._callbacks.missing(bundle, asker),
                 partial(self._awaiting, asker),
                 self._write_down,
             ),
@@ -219,7 +219,7 @@ class InForce:
         if not found:
             log.info("No ConfigMap matches yet: %s", selection)
         self.reloader.listed(selection)
-        self._ears.wake()
+        self._callbacks.wake()
 
     def source_of(self, meta: ObjectMeta) -> Source | None:
         """The source that a ConfigMap of this name and these labels is; None: it is none.
@@ -251,11 +251,11 @@ class InForce:
     def _leave(self, gone: ConfigMapSource) -> None:
         self._gone(gone)
         self.reloader.leave(Source(gone.title))
-        self._ears.wake()
+        self._callbacks.wake()
 
     def _offer(self, source: Source, files: Texts | None, passed_over: tuple[str, ...]) -> None:
         self.reloader.offer(source, files, passed_over)
-        self._ears.wake()
+        self._callbacks.wake()
 
     # ---- the edge ----------------------------------------------------------------------------
 
@@ -296,7 +296,7 @@ class InForce:
             self._tenants.restore(kept)
         elif self._keeper is not None:
             self._begin()
-        self._ears.wake()
+        self._callbacks.wake()
 
     def _begin(self) -> None:
         self.reloader.restore(self._kept or {})
@@ -309,7 +309,7 @@ class InForce:
         self._untold.clear()
         if self._keeper is not None:
             self.reloader.heed(await self._loaded(sleep))
-            self._ears.wake()
+            self._callbacks.wake()
         self._heeds = True
         self._write_down()
 
@@ -382,7 +382,7 @@ class InForce:
         yield
         if self.bundle is not before:
             return  # the owner's rules came, and included these
-        self._ears.put(bundle, changed)
+        self._callbacks.put(bundle, changed)
         self.bundle, self._since = bundle, self._clock.time()
         yield
         if self.bundle is not bundle:
@@ -398,14 +398,14 @@ class InForce:
         for source in news:
             if self._refusal_of(source) is None:
                 self._tell_in_force(source, bundle)
-        for hear in self._ears.accepted:
-            hear(bundle)
+        for callback in self._callbacks.accepted:
+            callback(bundle)
         self._write_down()
 
     def _awaiting(self, tenant: str, bundle: Bundle, missing: tuple[str, ...]) -> None:
         """The rules before it stay in force, and its owners should know what for."""
         kept = self.bundle
-        stay = self._ears.without if kept is None else f"bundle {kept.hash} stays in force"
+        stay = self._callbacks.without if kept is None else f"bundle {kept.hash} stays in force"
         note = f"bundle {bundle.hash} waits for lists that it reads; {stay} until they are there: "
         log.info("%s%s", note, "; ".join(missing))
         own = [one for one in self.sources if one.tenant == tenant]
@@ -437,8 +437,8 @@ class InForce:
         details = "" if refusal.text == refusal.summary else f"\n{refusal.text}"
         log.error("%s; %s%s", refusal.summary, stay, details)
         self._tell(source, "Warning", refusal.reason, f"{refusal.summary}; {stay}{details}")
-        for hear in self._ears.refused:
-            hear(refusal)
+        for callback in self._callbacks.refused:
+            callback(refusal)
         self._write_down()
 
     def _stays(self, source: Source) -> str:
@@ -450,7 +450,7 @@ class InForce:
             kept = self.reloader.awaited
             until = "what its last good texts read is listed" if kept else "it is corrected"
             of = f" for {', '.join(sorted(source.profiles))}" if source.profiles else ""
-            return f"{self._ears.without}{of} until {until}"
+            return f"{self._callbacks.without}{of} until {until}"
         return f"bundle {self.bundle.hash} stays in force"
 
     def tell_shadow(self, line: str) -> None:

@@ -21,7 +21,7 @@ from engine.cli.replay import ruled
 from engine.clock import Clock, ManualClock, SystemClock
 from engine.configuration.settings import Settings
 from engine.framework.frameworks import Frameworks
-from engine.inforce import Ears, InForce
+from engine.inforce import Callbacks, InForce
 from engine.kube.errors import NotFound, StatusError
 from engine.kube.keeper import Keeper
 from engine.kube.listing import list_all
@@ -161,7 +161,7 @@ async def _rules(
     logging.getLogger("engine.inforce").addHandler(logging.NullHandler())
     in_force = InForce(
         settings,
-        Ears(),
+        Callbacks(),
         profiles,
         clock=SystemClock(),
         telemetry=Telemetry(),

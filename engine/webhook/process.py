@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from engine.channels import certificates_in
 from engine.clock import Clock
 from engine.configuration.settings import Settings
-from engine.inforce import Ears, InForce
+from engine.inforce import Callbacks, InForce
 from engine.kube.errors import KubeError
 from engine.kube.keeper import Keeper
 from engine.kube.reflector import Reflector
@@ -93,7 +93,7 @@ class Webhook:
         measure_process(self.telemetry)
         self.in_force = InForce(
             options.settings,
-            Ears(wake=self._work.set, without="changes are checked without it"),
+            Callbacks(wake=self._work.set, without="changes are checked without it"),
             make_profiles(options.settings),
             clock=clock,
             telemetry=self.telemetry,

@@ -13,7 +13,7 @@ from engine.configuration.berth import BerthDocument
 from engine.configuration.policies import GuardSection
 from engine.configuration.settings import Settings
 from engine.framework.status import Code, Status
-from engine.inforce import Ears, InForce
+from engine.inforce import Callbacks, InForce
 from engine.kube.errors import StatusError
 from engine.objects import ConfigMap, ObjectMeta
 from engine.plugins.profiles import make_profiles
@@ -611,7 +611,7 @@ def test_what_was_kept_is_asked_for_until_the_server_gives_it_or_will_not(code, 
 
     in_force = InForce(
         Settings(berth=BerthDocument(policies={"configMap": "x/a", "state": "x/state"})),
-        Ears(lambda bundle, _: put.append(bundle), lambda _, __: (), lambda: None),
+        Callbacks(lambda bundle, _: put.append(bundle), lambda _, __: (), lambda: None),
         make_profiles(Settings()),
         clock=ManualClock(),
         telemetry=Telemetry(),
