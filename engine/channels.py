@@ -381,6 +381,17 @@ class Channels:
                 channel.close()  # cancelled: the answer would be taken for the next one's
                 raise
 
+    async def ask_once(
+        self, method: str, path: str, headers: Mapping[str, str], seconds: float
+    ) -> Answer:
+        """One request with one deadline over all of it, then the end of the pool; see `request`."""
+        try:
+            async with asyncio.timeout(seconds):
+                lines = header_lines(headers)
+                return await self.request(method, path, lines, again=True, silence=seconds)
+        finally:
+            self.close()
+
     def renew(self, tls: ssl.SSLContext | None) -> None:
         """Later requests use new connections, and this; what is under way goes on."""
         self._tls = tls or self._tls

@@ -30,7 +30,7 @@ from prometheus_api_client import PrometheusConnect
 from requests.adapters import HTTPAdapter
 
 from engine.channels import Answer as HttpAnswer
-from engine.channels import Broken, Channels, NotConnected, TooLarge, header_lines, trusting
+from engine.channels import Broken, Channels, NotConnected, TooLarge, trusting
 from engine.clock import Clock
 from engine.configuration.berth import PrometheusSection
 from engine.objects import Node
@@ -151,7 +151,7 @@ class _Session:
         headers = {**_basic(parts.username, parts.password), **headers}
         tls = self._trusted() if parts.scheme == "https" else None
         channels = Channels(url, tls, most_body_bytes=self.most_bytes)
-        asking = _asked(channels, method, f"?{urlencode(params)}", headers, timeout)
+        asking = channels.ask_once(method, f"?{urlencode(params)}", headers, timeout)
         try:
             answer = asyncio.run_coroutine_threadsafe(asking, self.loop).result()
         except TooLarge as error:
@@ -181,18 +181,6 @@ class _Session:
             why = error.strerror or one_line(str(error))
             raise _ServerAway(f"CA file {self._authority}: {why}") from error
         return self._tls
-
-
-async def _asked(
-    channels: Channels, method: str, query: str, headers: Mapping[str, str], seconds: float
-) -> HttpAnswer:
-    """The answer, within one deadline over connecting, headers and body."""
-    try:
-        async with asyncio.timeout(seconds):
-            lines = header_lines(headers)
-            return await channels.request(method, query, lines, again=True, silence=seconds)
-    finally:
-        channels.close()
 
 
 def _basic(user: str | None, password: str | None) -> dict[str, str]:
