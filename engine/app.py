@@ -28,7 +28,7 @@ from engine.explain.scores import noted
 from engine.extenders.client import Extenders
 from engine.extenders.edge import NODES as WHOLE_NODES
 from engine.extenders.edge import ExtenderBinder, WholeObjects
-from engine.extenderserver import advice_of, calls_of
+from engine.extenders.server import advice_of, calls_of
 from engine.framework.decision import Placed
 from engine.framework.edge import Binder, Edge
 from engine.framework.frameworks import Frameworks

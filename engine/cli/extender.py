@@ -22,7 +22,7 @@ from engine.configuration.scheduler import (
     ProfileDocument,
 )
 from engine.configuration.settings import ConfigError, load, parse
-from engine.extenderserver import PATHS, unsaid
+from engine.extenders.server import PATHS, unsaid
 from engine.policy.bundle import Bundle
 from engine.serving.certificates import CertificateError
 from engine.serving.server import ListenError, ServerOptions
