@@ -134,11 +134,8 @@ class InForce:
         self.background: list[Background] = []
         """Work between cycles; see `scheduler.Background`."""
         self._build(policies)
-        if self._tenants is not None:
-            self.background.append(self._tenants)
-        self.background.append(self.reloader)
-        if self._guard is not None:
-            self.background.append(self._guard)
+        own = (self._tenants, self.reloader, self._guard)
+        self.background += [one for one in own if one is not None]
 
     def _reloader(self, asker: str, accepted: Callable[[Bundle], None]) -> Reloader:
         """One for the sources of the scheduler's owner, or for that of a namespace."""

@@ -58,7 +58,7 @@ class _Waiter(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True, eq=False):
-    """Leave to write now; give it back by leaving the `with` block, or by `release`."""
+    """Permission to write now; given back at the end of the `with` block, or by `release`."""
 
     _gate: Gate
     _priority: Priority
@@ -88,7 +88,7 @@ class Place(msgspec.Struct, frozen=True, eq=False):
         return answer
 
     def again(self) -> bool:
-        """Leave for one request more, where nobody else is to have the place; else give it back."""
+        """Whether it may be used once more, as nobody else is to have it; else give it back."""
         return self._gate.go_on(self._priority)
 
     def release(self) -> None:
