@@ -323,9 +323,8 @@ async def served(
 
 def configuration(settings: Settings) -> dict[str, Any]:
     """The settings in force as the documents of a configuration file would say them."""
-    api, _, kind = SCHEDULER_API.rpartition("/")
     stock = {
-        "apiVersion": f"{api}/{kind}",
+        "apiVersion": SCHEDULER_API,
         "kind": "KubeSchedulerConfiguration",
         "leaderElection": settings.election.model_dump(by_alias=True),
         "delayCacheUntilActive": settings.delay_cache,

@@ -28,7 +28,15 @@ from engine.kube.resources import Resource, config_maps
 from engine.objects import ConfigMap, ObjectMeta
 from engine.pods.selectors import read_selector
 from engine.policy import lastgood
-from engine.policy.bundle import Bundle, Refusal, compile_settings, file_of, in_a_line, together
+from engine.policy.bundle import (
+    NO_POLICIES,
+    Bundle,
+    Refusal,
+    compile_settings,
+    file_of,
+    in_a_line,
+    together,
+)
 from engine.policy.findings import new_compiler
 from engine.policy.guard import Guard, Load, Measure
 from engine.policy.reloader import Kept, Listener, Reloader, Work
@@ -506,15 +514,13 @@ class InForce:
 
     def status(self) -> dict[str, Any]:
         """How all sources stand under the bundle in force, as `berth status` shows it."""
-        bundle = self.bundle
-        called = _called(() if bundle is None else bundle.plans)
+        bundle = self.bundle or NO_POLICIES
+        called = _called(bundle.plans)
         tenants = [one for one in self.sources if one.tenant]
         refused = [one for one in tenants if self._stands(one) != _IN_FORCE]
-        names = [] if bundle is None else [one.name for one in bundle.plans]
-        own = names if bundle is None else [one for one in names if one not in bundle.tenants]
         return {
-            "bundle": None if bundle is None else bundle.hash,
-            "inForce": own,
+            "bundle": bundle.hash or None,
+            "inForce": [one.name for one in bundle.plans if one.name not in bundle.tenants],
             "awaits": list(self.reloader.awaited),
             "cluster": dict(zip(("nodes", "pods"), self._there(), strict=True)),
             "since": datetime.fromtimestamp(self._since, UTC).isoformat(timespec="seconds"),
