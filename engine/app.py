@@ -7,38 +7,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import socket
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any, BinaryIO, Final
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 import msgspec
 
-from dsl.plan import MetricSpec
 from engine.basis import AnyFramework, queue_hooks
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.collector import collecting, keep_sweeping, sweep
 from engine.comparer import Comparer
-from engine.config import Settings
+from engine.configuration.settings import Settings
 from engine.endpoints import Endpoints, served
 from engine.eventhandlers import EventHandlers, as_far_as_legible
 from engine.explain.scores import noted
 from engine.extenders.client import Extenders
 from engine.extenders.edge import NODES as WHOLE_NODES
 from engine.extenders.edge import ExtenderBinder, WholeObjects
-from engine.extenderserver import advice_of, calls_of
+from engine.extenders.server import advice_of, calls_of
 from engine.framework.decision import Placed
 from engine.framework.edge import Binder, Edge
 from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import NAME as EXTENDER
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
-from engine.inforce import Ears, InForce
+from engine.inforce import Callbacks, InForce
+from engine.journal.recorder import Recorder
 from engine.kube import resources
 from engine.kube.election import Elector
 from engine.kube.events import KubeEventSink
@@ -54,25 +52,22 @@ from engine.placement import Observer
 from engine.plugins.no_nodes import SchedulingGates
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import IN_TREE
-from engine.policy.bundle import Bundle, Refusal
-from engine.policy.chain import frameworks_of
+from engine.policy.bundle import NO_POLICIES, Bundle, Refusal
+from engine.policy.chain import frameworks_of, worlds_of
 from engine.policy.guard import Load
 from engine.policy.needs import Needs
-from engine.policy.plugin import Worlds
 from engine.policy.shadow import Shadow
 from engine.queue import SchedulingQueue, SubQueue
 from engine.records import Records
 from engine.scheduler import Scheduler
 from engine.serving.server import ServerOptions
 from engine.signals.prometheus import PrometheusRefresher
-from engine.signals.spec import NODE, PROMETHEUS, SignalSpec
+from engine.signals.spec import PROMETHEUS
 from engine.signals.store import SignalStore
-from engine.simulate.journal import Recorder
 from engine.tasks import tasks, unless
 from engine.telemetry import ATTEMPTS, RULE_REJECTIONS, SHADOW_OUTCOMES, Count, Telemetry
 from engine.watches import Watcher
-from engine.watches.objects import OBJECT
-from engine.watches.watcher import Start
+from engine.watches.watcher import Start, signal_spec
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +77,6 @@ _EVENTS_SECONDS: Final = 20.0
 _HAND_OVER_SECONDS: Final = 0.4
 """Seconds for the last bindings; another replica waits for the lease."""
 _LOOK_SECONDS: Final = 0.01
-NO_POLICIES: Final = Bundle("", (), {})
 
 
 class RunOptions(msgspec.Struct, frozen=True):
@@ -126,8 +120,9 @@ class App:
         )
         self.cache: Cache = Cache() if self._recorder is None else self._recorder.cache
         self.signals = SignalStore(clock=clock)
-        self._worlds = settings_worlds(self.settings)
+        self._worlds = worlds_of(self.settings.berth)
         self._profiles = make_profiles(self.settings)
+        self._names = frozenset(one.scheduler_name for one in self._profiles)
         self._extenders = Extenders(self.settings.extenders)
         plain = self.frameworks_of(NO_POLICIES)
         self.queue = SchedulingQueue(
@@ -147,8 +142,7 @@ class App:
             tell=self._tell_shadow,
         )
         self.records = Records(lambda: self.frameworks, clock)
-        names = {one.scheduler_name for one in self._profiles}
-        self.comparer = Comparer(self.cache, self.queue, names)
+        self.comparer = Comparer(self.cache, self.queue, self._names)
         self._endpoints = Endpoints(
             self.settings,
             clock,
@@ -198,12 +192,9 @@ class App:
             statuses = KubePodStatusWriter(gate, wiring)
             events = KubeEventSink(gate, wiring, controller=self.settings.scheduler_name, host=host)
             whole = WholeObjects(gate.lane(Priority.BINDING))
-            binder: Binder = KubeBinder(gate, is_gone=lambda uid: self.cache.node_of(uid) is None)
-            if self._extenders.bind:
-                binder = ExtenderBinder(self._extenders, binder, gate.may_write)
-            self.scheduler = self._make_scheduler(
-                Edge(binder, statuses, events, KubeEffectWriter(gate, wiring), asyncio.sleep), whole
-            )
+            writer = KubeEffectWriter(gate, wiring)
+            edge = Edge(self._binder(gate), statuses, events, writer, asyncio.sleep)
+            self.scheduler = self._make_scheduler(edge, whole)
             advises = self._options.advises
             self.scheduler.leads = not (elector.election.leader_elect or advises)
             kept = self._keeping(gate, wiring, events, identity)
@@ -237,22 +228,12 @@ class App:
                     running.append(group.create_task(self._lead(elector)))
                 sweep()
                 running.append(group.create_task(keep_sweeping(self.scheduler.idle)))
-                names = sorted(one.scheduler_name for one in self._profiles)
                 if filled:
-                    log.info(
-                        "Caches are synced for pods whose schedulerName is %s", ", ".join(names)
-                    )
+                    names = ", ".join(sorted(self._names))
+                    log.info("Caches are synced for pods whose schedulerName is %s", names)
                 with collecting():
                     await self.scheduler.run(stop)
-                elects = elector.election.leader_elect
-                await self._written_down(_HAND_OVER_SECONDS if elects else _FLUSH_SECONDS)
-                if elects:
-                    await asyncio.gather(self._confirmed(), statuses.flush(_HAND_OVER_SECONDS))
-                    _cancel(keeping)  # what is kept is the next leader's from now on
-                    await elector.resign()
-                await asyncio.gather(
-                    statuses.flush(_FLUSH_SECONDS), events.flush(_FLUSH_SECONDS, _EVENTS_SECONDS)
-                )
+                await self._hand_over(elector, statuses, events, keeping)
                 _cancel(running + keeping)
                 if self._watcher is not None:
                     self._watcher.keep(Needs())
@@ -274,6 +255,24 @@ class App:
         if self._in_force is not None:
             await self._in_force.lead(asyncio.sleep)
 
+    async def _hand_over(
+        self,
+        elector: Elector,
+        statuses: KubePodStatusWriter,
+        events: KubeEventSink,
+        keeping: Sequence[asyncio.Task[None]],
+    ) -> None:
+        """Writes what is left, and gives the lease up as soon as another replica may decide."""
+        elects = elector.election.leader_elect
+        await self._written_down(_HAND_OVER_SECONDS if elects else _FLUSH_SECONDS)
+        if elects:
+            await asyncio.gather(self._confirmed(), statuses.flush(_HAND_OVER_SECONDS))
+            _cancel(keeping)  # what is kept is the next leader's from now on
+            await elector.resign()
+        await asyncio.gather(
+            statuses.flush(_FLUSH_SECONDS), events.flush(_FLUSH_SECONDS, _EVENTS_SECONDS)
+        )
+
     async def _written_down(self, seconds: float) -> None:
         """What is in force is kept for the next process, unless that takes longer."""
         if self._keeper is not None:
@@ -291,6 +290,12 @@ class App:
             await asyncio.sleep(_LOOK_SECONDS)
 
     # ---- wiring ------------------------------------------------------------------------------
+
+    def _binder(self, gate: Gate) -> Binder:
+        ours = KubeBinder(gate, is_gone=lambda uid: self.cache.node_of(uid) is None)
+        if not self._extenders.bind:
+            return ours
+        return ExtenderBinder(self._extenders, ours, gate.may_write)
 
     def _make_scheduler(self, edge: Edge, whole: WholeObjects) -> Scheduler:
         with_source = self.settings.berth.policies.has_sources
@@ -330,7 +335,7 @@ class App:
 
     def _policies(self, scheduler: Scheduler) -> InForce:
         def load(*, tried_again: bool = False) -> Load:
-            failed = sum(self.telemetry.value(ATTEMPTS, "error", name) for name in names)
+            failed = sum(self.telemetry.value(ATTEMPTS, "error", name) for name in self._names)
             # No policy can help that the server is away.
             away = self.telemetry[Count.BINDINGS_PUT_OFF]
             errors = int(failed) + self.telemetry[Count.PLUGIN_ERRORS] - away
@@ -341,11 +346,9 @@ class App:
             # Nor that their owners hold pods.
             return Load(waiting - self.queue.rejected_by().get(SchedulingGates.name, 0), errors)
 
-        names = [one.scheduler_name for one in self._profiles]
-
         return InForce(
             self.settings,
-            Ears(
+            Callbacks(
                 self._put, self._missing, scheduler.wake, self._hooks.accepted, self._hooks.refused
             ),
             self._profiles,
@@ -397,7 +400,7 @@ class App:
         handlers = EventHandlers(
             self.cache,
             self.queue,
-            scheduler_names={one.scheduler_name for one in self._profiles},
+            scheduler_names=self._names,
             on_refused=self._pod_refused,
             on_work=self.scheduler.wake,
             on_node=self.signals.nodes_changed,
@@ -496,26 +499,3 @@ class App:
 def _cancel(these: Iterable[asyncio.Task[None]]) -> None:
     for task in these:
         task.cancel()
-
-
-def signal_spec(spec: MetricSpec) -> SignalSpec:
-    """What the signals room needs of a metric that a policy reads."""
-    return SignalSpec(
-        id=spec.id,
-        query=spec.query,
-        of=spec.of,
-        # A label of objects that says which node's they are is no label of series, but a key.
-        by=spec.labels or (spec.keys if spec.of == NODE else ()) or None,
-        every_seconds=spec.every_seconds,
-        # What is watched is known as it is, however long ago it changed.
-        stale_seconds=math.inf if spec.source == OBJECT else spec.stale_seconds,
-        default=spec.default,
-        scale=spec.scale,
-        name=spec.name,
-        source=spec.source,
-    )
-
-
-def settings_worlds(settings: Settings) -> Worlds:
-    """What policies share under these settings."""
-    return Worlds(ZoneInfo(settings.berth.time_zone), settings.berth.gpu_resources)

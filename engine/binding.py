@@ -13,7 +13,6 @@ import msgspec
 
 from engine.basis import Basis
 from engine.choice import Chosen
-from engine.display import plain
 from engine.eventhandlers import NOMINATION_ENDED
 from engine.executor import Changes, Executor
 from engine.failures import Failures
@@ -25,6 +24,7 @@ from engine.measures import Measures, Result
 from engine.notices import log
 from engine.objects import Pod
 from engine.queue import SchedulingQueue
+from engine.text.display import plain
 
 _RESOLVE_FIRST: Final = 0.2
 _RESOLVE_MOST: Final = 5.0

@@ -67,14 +67,14 @@ class Answer(msgspec.Struct, eq=False):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The last of equal ones."""
+        """By their names in lower case; the last of equal ones."""
         lines: list[str] = []
         rest = self.head
         while not lines or lines[0].split(" ")[1] < str(_INTERIM):
             one, _, rest = rest.partition(b"\r\n\r\n")
             lines = one.decode("latin-1").split("\r\n")
         parted = [line.partition(":") for line in lines[1:]]
-        return {name: value.strip(" \t") for name, _, value in parted}
+        return {name.lower(): value.strip(" \t") for name, _, value in parted}
 
     def pieces(self) -> AsyncGenerator[bytes, None]:
         """The body of one that streams, as it comes.
@@ -261,8 +261,7 @@ class _Channel(asyncio.Protocol):
             self._deliver()
 
     def _is_open_ended(self) -> bool:
-        names = {name.lower() for name in self._answer.headers}
-        return names.isdisjoint(("content-length", "transfer-encoding"))
+        return self._answer.headers.keys().isdisjoint(("content-length", "transfer-encoding"))
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
@@ -381,6 +380,17 @@ class Channels:
             except BaseException:
                 channel.close()  # cancelled: the answer would be taken for the next one's
                 raise
+
+    async def ask_once(
+        self, method: str, path: str, headers: Mapping[str, str], seconds: float
+    ) -> Answer:
+        """One request with one deadline over all of it, then the end of the pool; see `request`."""
+        try:
+            async with asyncio.timeout(seconds):
+                lines = header_lines(headers)
+                return await self.request(method, path, lines, again=True, silence=seconds)
+        finally:
+            self.close()
 
     def renew(self, tls: ssl.SSLContext | None) -> None:
         """Later requests use new connections, and this; what is under way goes on."""

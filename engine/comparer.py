@@ -26,8 +26,6 @@ _LOG = logging.getLogger(__name__)
 
 _BETWEEN_SECONDS: Final = 3.0
 _MOST_TOLD: Final = 50
-
-
 _THERE, _WAITING, _NOWHERE = "known", "waiting", "nowhere"
 Holdings = Mapping[str, str]
 """What one side knows: its nodes, and where each of our pods is."""

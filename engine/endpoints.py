@@ -21,7 +21,8 @@ from engine import __version__
 from engine import telemetry as names
 from engine.cache import Cache
 from engine.clock import Clock
-from engine.config import SCHEDULER_API, Settings
+from engine.configuration.scheduler import SCHEDULER_API
+from engine.configuration.settings import Settings
 from engine.inforce import InForce
 from engine.kube.election import Elector
 from engine.kube.protocol import Phase
@@ -322,9 +323,8 @@ async def served(
 
 def configuration(settings: Settings) -> dict[str, Any]:
     """The settings in force as the documents of a configuration file would say them."""
-    api, _, kind = SCHEDULER_API.rpartition("/")
     stock = {
-        "apiVersion": f"{api}/{kind}",
+        "apiVersion": SCHEDULER_API,
         "kind": "KubeSchedulerConfiguration",
         "leaderElection": settings.election.model_dump(by_alias=True),
         "delayCacheUntilActive": settings.delay_cache,

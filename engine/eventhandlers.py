@@ -34,9 +34,9 @@ from engine.cache import Cache
 from engine.framework.events import EVERYTHING, Action, ClusterEvent, Resource, Seen
 from engine.objects import Identity, Namespace, Node, Pod, Quantity, ResourceList, object_key
 from engine.pods.podinfo import PodInfo, make_pod_info
-from engine.quantity import parse
 from engine.queue import SchedulingQueue
 from engine.telemetry import Count, Telemetry
+from engine.text.quantity import parse
 
 log = logging.getLogger(__name__)
 

@@ -10,14 +10,15 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from dsl.diagnostics import Diagnostic
 from dsl.plan import Plan
 from engine.clock import Clock
-from engine.config import Settings
+from engine.configuration.policies import PoliciesSection
+from engine.configuration.settings import Settings
 from engine.framework.edge import EventSink
 from engine.framework.effects import Emit
 from engine.framework.profile import Profile
@@ -27,7 +28,15 @@ from engine.kube.resources import Resource, config_maps
 from engine.objects import ConfigMap, ObjectMeta
 from engine.pods.selectors import read_selector
 from engine.policy import lastgood
-from engine.policy.bundle import Bundle, Refusal, compile_settings, file_of, in_a_line, together
+from engine.policy.bundle import (
+    NO_POLICIES,
+    Bundle,
+    Refusal,
+    compile_settings,
+    file_of,
+    in_a_line,
+    together,
+)
 from engine.policy.findings import new_compiler
 from engine.policy.guard import Guard, Load, Measure
 from engine.policy.reloader import Kept, Listener, Reloader, Work
@@ -41,9 +50,10 @@ from engine.policy.sources import (
     title_of,
 )
 from engine.policy.tenants import Tenants
-from engine.policysections import PoliciesSection
-from engine.scheduler import Background
 from engine.telemetry import Count, Telemetry
+
+if TYPE_CHECKING:
+    from engine.scheduler import Background
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +64,7 @@ _IN_FORCE: Final = "InForce"
 Watched = tuple[Resource[ConfigMap], "ConfigMapSource | SelectedSources"]
 
 
-class Ears(msgspec.Struct):
+class Callbacks(msgspec.Struct):
     """Callbacks for bundles: `put` puts one in force, given the names of changed policies.
 
     `missing` returns what a bundle reads and is not known yet; the text says who asks. `without` is
@@ -75,7 +85,7 @@ class InForce:
     def __init__(
         self,
         settings: Settings,
-        ears: Ears,
+        callbacks: Callbacks,
         profiles: Iterable[Profile],
         *,
         clock: Clock,
@@ -87,7 +97,7 @@ class InForce:
 
         Args:
             settings: the configuration.
-            ears: callbacks for bundles.
+            callbacks: who is told of bundles.
             profiles: the profiles that policies are added to.
             clock: for slices, guard and stamps.
             telemetry: where reloads are counted.
@@ -95,7 +105,7 @@ class InForce:
             load: the load of the scheduler, for the guard.
         """
         policies = settings.berth.policies
-        self._ears = ears
+        self._callbacks = callbacks
         election = settings.election
         lease = f"{election.resource_namespace}/{election.resource_name}"
         self._lease = lease if election.leader_elect else ""
@@ -119,7 +129,7 @@ class InForce:
         self.reloader = self._reloader("", self._accepted)
         self._tenants = None
         if policies.tenants is not None:
-            self._tenants = Tenants(policies, self._of_tenant, clock, ears.wake)
+            self._tenants = Tenants(policies, self._of_tenant, clock, callbacks.wake)
             self._tenants.changed, self._tenants.ready = self._tenants_changed, self._begin
             self.reloader.await_kept()
         self._guard, self._goes_back = None, False
@@ -132,11 +142,8 @@ class InForce:
         self.background: list[Background] = []
         """Work between cycles; see `scheduler.Background`."""
         self._build(policies)
-        if self._tenants is not None:
-            self.background.append(self._tenants)
-        self.background.append(self.reloader)
-        if self._guard is not None:
-            self.background.append(self._guard)
+        own = (self._tenants, self.reloader, self._guard)
+        self.background += [one for one in own if one is not None]
 
     def _reloader(self, asker: str, accepted: Callable[[Bundle], None]) -> Reloader:
         """One for the sources of the scheduler's owner, or for that of a namespace."""
@@ -148,7 +155,7 @@ class InForce:
                 self._refused,
                 self._mended,
                 self._costly,
-                lambda bundle: self._ears.missing(bundle, asker),
+                lambda bundle: self._callbacks.missing(bundle, asker),
                 partial(self._awaiting, asker),
                 self._write_down,
             ),
@@ -217,7 +224,7 @@ class InForce:
         if not found:
             log.info("No ConfigMap matches yet: %s", selection)
         self.reloader.listed(selection)
-        self._ears.wake()
+        self._callbacks.wake()
 
     def source_of(self, meta: ObjectMeta) -> Source | None:
         """The source that a ConfigMap of this name and these labels is; None: it is none.
@@ -249,11 +256,11 @@ class InForce:
     def _leave(self, gone: ConfigMapSource) -> None:
         self._gone(gone)
         self.reloader.leave(Source(gone.title))
-        self._ears.wake()
+        self._callbacks.wake()
 
     def _offer(self, source: Source, files: Texts | None, passed_over: tuple[str, ...]) -> None:
         self.reloader.offer(source, files, passed_over)
-        self._ears.wake()
+        self._callbacks.wake()
 
     # ---- the edge ----------------------------------------------------------------------------
 
@@ -294,7 +301,7 @@ class InForce:
             self._tenants.restore(kept)
         elif self._keeper is not None:
             self._begin()
-        self._ears.wake()
+        self._callbacks.wake()
 
     def _begin(self) -> None:
         self.reloader.restore(self._kept or {})
@@ -307,7 +314,7 @@ class InForce:
         self._untold.clear()
         if self._keeper is not None:
             self.reloader.heed(await self._loaded(sleep))
-            self._ears.wake()
+            self._callbacks.wake()
         self._heeds = True
         self._write_down()
 
@@ -380,7 +387,7 @@ class InForce:
         yield
         if self.bundle is not before:
             return  # the owner's rules came, and included these
-        self._ears.put(bundle, changed)
+        self._callbacks.put(bundle, changed)
         self.bundle, self._since = bundle, self._clock.time()
         yield
         if self.bundle is not bundle:
@@ -396,14 +403,14 @@ class InForce:
         for source in news:
             if self._refusal_of(source) is None:
                 self._tell_in_force(source, bundle)
-        for hear in self._ears.accepted:
-            hear(bundle)
+        for callback in self._callbacks.accepted:
+            callback(bundle)
         self._write_down()
 
     def _awaiting(self, tenant: str, bundle: Bundle, missing: tuple[str, ...]) -> None:
         """The rules before it stay in force, and its owners should know what for."""
         kept = self.bundle
-        stay = self._ears.without if kept is None else f"bundle {kept.hash} stays in force"
+        stay = self._callbacks.without if kept is None else f"bundle {kept.hash} stays in force"
         note = f"bundle {bundle.hash} waits for lists that it reads; {stay} until they are there: "
         log.info("%s%s", note, "; ".join(missing))
         own = [one for one in self.sources if one.tenant == tenant]
@@ -435,8 +442,8 @@ class InForce:
         details = "" if refusal.text == refusal.summary else f"\n{refusal.text}"
         log.error("%s; %s%s", refusal.summary, stay, details)
         self._tell(source, "Warning", refusal.reason, f"{refusal.summary}; {stay}{details}")
-        for hear in self._ears.refused:
-            hear(refusal)
+        for callback in self._callbacks.refused:
+            callback(refusal)
         self._write_down()
 
     def _stays(self, source: Source) -> str:
@@ -448,7 +455,7 @@ class InForce:
             kept = self.reloader.awaited
             until = "what its last good texts read is listed" if kept else "it is corrected"
             of = f" for {', '.join(sorted(source.profiles))}" if source.profiles else ""
-            return f"{self._ears.without}{of} until {until}"
+            return f"{self._callbacks.without}{of} until {until}"
         return f"bundle {self.bundle.hash} stays in force"
 
     def tell_shadow(self, line: str) -> None:
@@ -507,15 +514,13 @@ class InForce:
 
     def status(self) -> dict[str, Any]:
         """How all sources stand under the bundle in force, as `berth status` shows it."""
-        bundle = self.bundle
-        called = _called(() if bundle is None else bundle.plans)
+        bundle = self.bundle or NO_POLICIES
+        called = _called(bundle.plans)
         tenants = [one for one in self.sources if one.tenant]
         refused = [one for one in tenants if self._stands(one) != _IN_FORCE]
-        names = [] if bundle is None else [one.name for one in bundle.plans]
-        own = names if bundle is None else [one for one in names if one not in bundle.tenants]
         return {
-            "bundle": None if bundle is None else bundle.hash,
-            "inForce": own,
+            "bundle": bundle.hash or None,
+            "inForce": [one.name for one in bundle.plans if one.name not in bundle.tenants],
             "awaits": list(self.reloader.awaited),
             "cluster": dict(zip(("nodes", "pods"), self._there(), strict=True)),
             "since": datetime.fromtimestamp(self._since, UTC).isoformat(timespec="seconds"),

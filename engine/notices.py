@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from engine.display import plain
 from engine.framework.edge import EventSink, PodStatusWriter
 from engine.framework.effects import POD_SCHEDULED, Emit, SetUnschedulable, condition, pod_event
 from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod
+from engine.text.display import plain
 
 log = logging.getLogger("engine.scheduler")
 """All lines about single pods have this name, so that they can be turned off."""

@@ -23,15 +23,9 @@ async def first(*waits: Awaitable[object]) -> None:
 
 async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
     """What `work` gives; None, and the work is ended, if we are stopped before."""
-    doing = asyncio.get_running_loop().create_task(work)
-    stopped = asyncio.get_running_loop().create_task(stop.wait())
-    try:
-        await asyncio.wait({doing, stopped}, return_when="FIRST_COMPLETED")
-        return await doing if doing.done() else None
-    finally:
-        stopped.cancel()
-        doing.cancel()
-        await asyncio.wait({doing})
+    doing = asyncio.ensure_future(work)
+    await first(doing, stop.wait())
+    return None if doing.cancelled() else doing.result()
 
 
 @contextlib.asynccontextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.cache import cache
-from engine.config import ProfileDocument
+from engine.configuration.scheduler import ProfileDocument
 from engine.framework.profile import Weighted
 from engine.framework.snapshot import Signals
 from engine.objects import Node, Pod, from_builtins

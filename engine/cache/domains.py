@@ -22,7 +22,7 @@ from engine.cache.nodes import NodeColumns
 from engine.cache.pods import PodTable
 from engine.cache.podsets import Counts, PodSetIndex, Tally, add
 from engine.cache.terms import CountedTerm, TermIndex
-from engine.log import Log
+from engine.changelog import ChangeLog
 from engine.objects import Namespace, Node
 from engine.pods.podinfo import PodInfo
 from engine.pods.podterms import Spaces, terms_of
@@ -69,7 +69,7 @@ class _Column:
         self.moves = 0
         self._seen = -1
 
-    def sync(self, nodes: NodeColumns, log: Log) -> None:
+    def sync(self, nodes: NodeColumns, log: ChangeLog) -> None:
         """Catches up with the nodes."""
         if self._seen == log.end:
             return
@@ -94,7 +94,7 @@ class _Column:
 class Domains:
     """The nodes by their domain of one label; some may not count (`Eligibility`)."""
 
-    def __init__(self, column: _Column, key: _Key, log: Log) -> None:
+    def __init__(self, column: _Column, key: _Key, log: ChangeLog) -> None:
         self._column = column
         _, self._eligible, self._fold = key
         self.log = log
@@ -279,7 +279,7 @@ class Topology:
         self._terms = TermIndex()
         self._columns: OrderedDict[str, _Column] = OrderedDict()
         self._groupings: OrderedDict[_Key, Domains] = OrderedDict()
-        self._log = Log(_NODE_LOG)
+        self._log = ChangeLog(_NODE_LOG)
         self._none = Counts()
         self._rows = 0
         self.version = 0

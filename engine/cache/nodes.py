@@ -38,7 +38,7 @@ from engine.pods.podinfo import (
     PodInfo,
     host_ports,
 )
-from engine.quantity import resource_amount, wrap_int64
+from engine.text.quantity import resource_amount, wrap_int64
 
 _NO_TAINTS: Final[tuple[Taint, ...]] = ()
 _Amounts = tuple[ResourceList, ResourceList]

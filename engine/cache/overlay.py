@@ -17,7 +17,7 @@ from engine.cache.pods import PodColumns
 from engine.cache.ports import PortsOver
 from engine.objects import Node
 from engine.pods.podinfo import PodInfo, host_ports
-from engine.quantity import wrap_int64
+from engine.text.quantity import wrap_int64
 
 Differences = dict[str, dict[int, int]]
 """By what is summed: row -> what is added."""

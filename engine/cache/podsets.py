@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from engine.cache.pods import PodTable
-from engine.log import Log
+from engine.changelog import ChangeLog
 from engine.objects import Namespace, ObjectMeta
 from engine.pods.podterms import Spaces
 from engine.pods.selectors import EVERYTHING, Selector
@@ -52,7 +52,7 @@ class Tally(Protocol):
         ...
 
 
-class Counts(Log):
+class Counts(ChangeLog):
     """Counts by node row, with a log of rows whose count changed."""
 
     __slots__ = ("counts", "live", "tables")

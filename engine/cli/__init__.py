@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from engine.display import nearest
+from engine.text.display import nearest
 
 _GROUPS: Final = {
     "Write policies": {

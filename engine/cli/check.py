@@ -27,15 +27,14 @@ from dsl.tenants import Tenant
 from engine.cli import options
 from engine.cli.formats import to_github, to_sarif
 from engine.cli.refusals import reported
-from engine.files import MOST_OF_OBJECTS, MOST_OF_TEXTS, bytes_in
 from engine.policy.findings import at_load, new_compiler, place_in, without_policy
-from engine.policy.folder import ENDING, in_folder, name_of
+from engine.policy.folder import ENDING, TESTS, in_folder, name_of
+from engine.text.files import MOST_OF_OBJECTS, MOST_OF_TEXTS, bytes_in
 
 if TYPE_CHECKING:
     from engine.policy.bundle import CompileSettings
 
 _STDIN: Final = Path("-")
-_TESTS: Final = ".policytest"
 _USES: Final = re.compile(rb"^use[ \t]", re.MULTILINE)
 #: A finding that is no fault of the text: it cannot be run without a value.
 _NO_VALUE: Final = "P104"
@@ -131,8 +130,8 @@ def command(  # noqa: PLR0913 - click's signature
 
 def _configured(job: _Job, path: Path, files: tuple[Path, ...]) -> tuple[Path, ...]:
     """Reads the configuration; returns the files that it or the command line names."""
-    from engine.cli.run import with_flags
-    from engine.config import ConfigError, load
+    from engine.cli.settings import with_flags
+    from engine.configuration.settings import ConfigError, load
     from engine.plugins.profiles import make_profiles
     from engine.policy.bundle import compile_settings
 
@@ -167,7 +166,7 @@ def expanded(paths: Iterable[Path]) -> Iterator[Path]:
     """Files as they are, folders as their *.policy files."""
     for path in paths:
         if not path.is_dir():
-            if path.suffix == _TESTS:
+            if path.suffix == TESTS:
                 help_ = f"run  berth test {path}"
                 raise click.ClickException(f"{path} is a test of policies, not a policy; {help_}")
             yield path

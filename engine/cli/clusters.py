@@ -14,15 +14,14 @@ from typing import Any, Final
 
 import click
 
-from engine.app import settings_worlds, signal_spec
 from engine.cli.check import read
 from engine.cli.eval import read_metrics, samples_of
 from engine.cli.manifests import Objects
 from engine.cli.replay import ruled
 from engine.clock import Clock, ManualClock, SystemClock
-from engine.config import Settings
+from engine.configuration.settings import Settings
 from engine.framework.frameworks import Frameworks
-from engine.inforce import Ears, InForce
+from engine.inforce import Callbacks, InForce
 from engine.kube.errors import NotFound, StatusError
 from engine.kube.keeper import Keeper
 from engine.kube.listing import list_all
@@ -43,7 +42,7 @@ from engine.signals.spec import PROMETHEUS
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab
 from engine.telemetry import Telemetry
-from engine.watches.watcher import Watcher, attend
+from engine.watches.watcher import Watcher, attend, signal_spec
 
 _NO_POLICIES: Final = "no policies given: name those in force with --policies or --policy-configmap"
 _OLDER: Final = "A scheduler that cannot list it either keeps its older rules"
@@ -162,7 +161,7 @@ async def _rules(
     logging.getLogger("engine.inforce").addHandler(logging.NullHandler())
     in_force = InForce(
         settings,
-        Ears(),
+        Callbacks(),
         profiles,
         clock=SystemClock(),
         telemetry=Telemetry(),
@@ -182,7 +181,7 @@ async def _rules(
         good = kept is not None and bool(kept.files)
         instead = "its last good texts are in force" if good else "none of its rules is in force"
         notes.append(f"{why.summary}; {instead}")
-    return chain.frameworks_of(profiles, bundle, worlds=settings_worlds(settings)), bundle
+    return chain.frameworks_of(profiles, bundle, worlds=chain.worlds_of(settings.berth)), bundle
 
 
 async def _fed(in_force: InForce, session: Session, state: str | None) -> None:

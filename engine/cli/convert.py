@@ -18,22 +18,16 @@ import yaml
 
 from engine.cli import options
 from engine.cli.refusals import reported, written
-from engine.config import (
-    SCHEDULER_API,
-    BerthDocument,
-    ConfigError,
-    SchedulerDocument,
-    parse,
-    settings_of,
-    without_nulls,
-)
-from engine.conversions import Converted, convert
-from engine.documents import Dumper, objects_in
-from engine.files import configuration_in
+from engine.configuration.berth import BerthDocument
+from engine.configuration.conversions import Converted, convert
+from engine.configuration.scheduler import SCHEDULER_API, SchedulerDocument
+from engine.configuration.settings import ConfigError, parse, settings_of, without_nulls
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import IN_TREE
 from engine.policy.bundle import Refusal, compile_at_once, compile_settings, in_a_line
 from engine.policy.findings import new_compiler
+from engine.text.documents import Dumper, objects_in
+from engine.text.files import configuration_in
 
 _VERSIONS: Final = [SCHEDULER_API, *(f"{SCHEDULER_API}beta{number}" for number in (3, 2, 1))]
 _KIND: Final = "KubeSchedulerConfiguration"

@@ -22,12 +22,12 @@ from dsl.types import Level, is_missing, show
 from engine.cli import options
 from engine.cli.manifests import Objects
 from engine.clock import SystemClock
-from engine.display import LINE, plain
 from engine.objects import ObjectMeta, Pod
 from engine.pods.podinfo import make_pod_info
 from engine.policy.plugin import Worlds
 from engine.policy.world import DEFAULT_GPUS, PodSubject
 from engine.simulate.samples import Samples
+from engine.text.display import LINE, plain
 
 #: A metric and the node it is of, or None for all -> its sample as written.
 Given = Mapping[tuple[str, str | None], str]

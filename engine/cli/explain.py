@@ -15,7 +15,7 @@ import policies
 from dsl.codes import GONE, OLD
 from dsl.nearest import closest
 from engine.cli import options
-from engine.display import plain
+from engine.text.display import plain
 
 _CODE = re.compile(r"P[0-9]{3}")
 _ROW = re.compile(r"^\| *(.+?) *\|$")

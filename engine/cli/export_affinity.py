@@ -12,7 +12,6 @@ import yaml
 
 from dsl.diagnostics import render
 from engine.cli.check import expanded, read
-from engine.documents import Dumper
 from engine.policy.affinity import (
     EVERYWHERE,
     NAME_FIELD,
@@ -25,6 +24,7 @@ from engine.policy.affinity import (
     text_of,
 )
 from engine.policy.findings import new_compiler, rules_of
+from engine.text.documents import Dumper
 
 _TOO_MANY: Final = "# Not exported: written out, this is more terms than a pod should have."
 

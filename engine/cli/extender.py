@@ -12,20 +12,18 @@ from engine.cli import options, runflags
 from engine.cli.logs import log_of_a_process
 from engine.cli.loop import run_until_told
 from engine.cli.refusals import reported
-from engine.cli.run import warn_of_folder, with_flags
+from engine.cli.settings import warn_of_folder, with_flags
 from engine.clock import SystemClock
-from engine.config import (
-    ConfigError,
+from engine.configuration.scheduler import (
     EnabledPlugin,
+    LeaderElection,
     PluginsDocument,
     PluginSet,
     ProfileDocument,
-    load,
-    parse,
 )
-from engine.extenderserver import PATHS, unsaid
+from engine.configuration.settings import ConfigError, load, parse
+from engine.extenders.server import PATHS, unsaid
 from engine.policy.bundle import Bundle
-from engine.sections import LeaderElection
 from engine.serving.certificates import CertificateError
 from engine.serving.server import ListenError, ServerOptions
 

@@ -17,10 +17,9 @@ from dsl.diagnostics import Diagnostic, render
 from dsl.files import read_source
 from dsl.formatter import Formatted, format_source
 from dsl.parser import Parser
-from engine.files import bytes_in
+from engine.policy.folder import ENDING, TESTS
+from engine.text.files import bytes_in
 
-_TESTS: Final = ".policytest"
-_SUFFIXES: Final = (".policy", _TESTS)
 _STDIN: Final = "-"
 
 
@@ -87,7 +86,7 @@ def _files(paths: tuple[str, ...]) -> Iterator[str]:
     for path in paths:
         found = [path]
         if path != _STDIN and Path(path).is_dir():
-            below = sorted(one for one in Path(path).rglob("*") if one.suffix in _SUFFIXES)
+            below = sorted(one for one in Path(path).rglob("*") if one.suffix in (ENDING, TESTS))
             parts = ((one, one.relative_to(path).parts) for one in below if one.is_file())
             found = [str(one) for one, each in parts if not any(p.startswith(".") for p in each)]
         for one in found:
@@ -103,7 +102,7 @@ def _format(parser: Parser, path: str, stdin_name: str) -> _Outcome:
     except OSError as failed:
         raise _FileError(f"{path}: cannot be read: {failed.strerror}") from failed
     source, problems = read_source(name, old)
-    lexemes = partial(parser.lexemes, tests=name.endswith(_TESTS))
+    lexemes = partial(parser.lexemes, tests=name.endswith(TESTS))
     formatted = Formatted(None, problems) if problems else format_source(source, lexemes)
     new = formatted.text.encode("utf-8") if formatted.text is not None else None
     return _Outcome(name, old, new, formatted.diagnostics)

@@ -24,8 +24,8 @@ from engine.cli import options
 from engine.cli.check import expanded, read
 from engine.cli.refusals import reported, written
 from engine.clock import SystemClock
-from engine.config import ConfigError, PrometheusSection, parse
-from engine.display import without_user
+from engine.configuration.berth import PrometheusSection
+from engine.configuration.settings import ConfigError, parse
 from engine.kube import resources
 from engine.kube.errors import KubeError
 from engine.kube.listing import list_all
@@ -34,6 +34,7 @@ from engine.objects import Node
 from engine.policy.findings import new_compiler
 from engine.signals.prometheus import ask_once
 from engine.signals.spec import SignalSpec, SignalStatus
+from engine.text.display import without_user
 
 _FINISHED: Final = ("Succeeded", "Failed")
 #: What any Prometheus answers.

@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 
 from engine.clock import SystemClock
-from engine.display import plain
+from engine.text.display import plain
 
 _MOST: Final = 65_536
 _HELD_SECONDS: Final = 1.0

@@ -10,11 +10,11 @@ import click
 import msgspec
 
 from engine.cache import Cache
-from engine.files import MOST_OF_OBJECTS, bytes_in
 from engine.objects import Namespace, Node, Pod, from_builtins
-from engine.ondemand import scale_kind
+from engine.objects.ondemand import scale_kind
 from engine.pods.podinfo import PodInfo, UnreadablePod, make_pod_info
 from engine.pods.workloads import TEMPLATES, controller_of, pod_of_manifest, top_owner
+from engine.text.files import MOST_OF_OBJECTS, bytes_in
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class Objects:
         Raises:
             click.ClickException: the file cannot be read or used.
         """
-        from engine.documents import objects_in
+        from engine.text.documents import objects_in
 
         try:
             trees = objects_in(bytes_in(path, MOST_OF_OBJECTS).decode("utf-8"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 import policies
-from engine.display import nearest
+from engine.text.display import nearest
 
 
 def description(text: str) -> str:

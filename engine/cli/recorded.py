@@ -12,9 +12,9 @@ from urllib.parse import urlencode
 
 import click
 
-from engine.channels import Answer, Broken, Channels, NotConnected, header_lines, trusting
-from engine.display import cause, one_line
-from engine.sections import is_address
+from engine.channels import Answer, Broken, Channels, NotConnected, trusting
+from engine.configuration.forms import is_address
+from engine.text.display import cause, one_line
 
 _SECONDS: Final = 10.0
 _MOST_BYTES: Final = 4 * 1024 * 1024
@@ -44,29 +44,18 @@ def record_of(
     try:
         if token_file is not None:
             headers["Authorization"] = f"Bearer {token_file.read_text('utf-8').strip()}"
-        answer = asyncio.run(_asked(scheduler, urlencode({"pod": pod}), headers, tls))
+        channels = Channels(scheduler.rstrip("/"), tls, most_body_bytes=_MOST_BYTES)
+        path = f"/debug/decisions?{urlencode({'pod': pod})}"
+        answer = asyncio.run(channels.ask_once("GET", path, headers, _SECONDS))
         if answer.status == _OK:
             return dict(json.loads(answer.body))
-    except (OSError, ValueError, Broken) as failed:
+    except (OSError, ValueError, Broken, NotConnected) as failed:
         raise click.ClickException(f"{scheduler} cannot be asked: {_why(failed)}") from failed
     raise click.ClickException(_refusal(answer))
 
 
-async def _asked(
-    scheduler: str, query: str, headers: Mapping[str, str], tls: ssl.SSLContext
-) -> Answer:
-    channels = Channels(scheduler.rstrip("/"), tls, most_body_bytes=_MOST_BYTES)
-    try:
-        path = f"/debug/decisions?{query}"
-        lines = header_lines(headers)
-        return await channels.request("GET", path, lines, again=True, silence=_SECONDS)
-    except NotConnected as failed:
-        raise failed.cause from failed
-    finally:
-        channels.close()
-
-
 def _why(failed: Exception) -> str:
+    failed = failed.cause if isinstance(failed, NotConnected) else failed
     if isinstance(failed, ssl.SSLCertVerificationError):
         return f"{failed.verify_message}; give its CA as --ca-file, or --insecure"
     return "no answer in time" if isinstance(failed, TimeoutError) else cause(failed)

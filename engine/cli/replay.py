@@ -9,22 +9,21 @@ from pathlib import Path
 import click
 
 from dsl.compiler import Compiler
-from engine.app import NO_POLICIES, settings_worlds
 from engine.cli import options
 from engine.cli.refusals import reported
-from engine.config import ConfigError, Settings
-from engine.display import plain
+from engine.configuration.settings import ConfigError, Settings
 from engine.framework.frameworks import Frameworks
+from engine.journal.replay import FrameworksOf, replay
 from engine.plugins.profiles import make_profiles
 from engine.policy import chain
-from engine.policy.bundle import Bundle, compile_at_once, compile_settings
+from engine.policy.bundle import NO_POLICIES, Bundle, compile_at_once, compile_settings
 from engine.policy.findings import new_compiler
 from engine.policy.sources import Texts
-from engine.simulate.journal import FrameworksOf, replay
+from engine.text.display import plain
 
 
 def frameworks_of(instead: Texts | None = None) -> FrameworksOf:
-    """What makes the frameworks of a journal's rules and settings, for `simulate.replay`.
+    """What makes the frameworks of a journal's rules and settings, for `journal.replay`.
 
     With other texts `instead` of the rules of the journal, under its settings. It raises
     click.ClickException for rules and profiles that this version refuses, and ValueError for
@@ -53,7 +52,7 @@ def ruled(settings: Settings, files: Texts | None, compiler: Compiler) -> tuple[
         if not isinstance(made, Bundle):
             raise click.ClickException(made.text)
         bundle = made
-    return chain.frameworks_of(profiles, bundle, worlds=settings_worlds(settings)), bundle
+    return chain.frameworks_of(profiles, bundle, worlds=chain.worlds_of(settings.berth)), bundle
 
 
 @click.command("replay", help="Replay the decisions of a journal and compare.")

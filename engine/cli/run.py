@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -22,20 +21,16 @@ from engine.cli import options, runflags
 from engine.cli.logs import log_of_a_process
 from engine.cli.loop import on_signal, run_until_told
 from engine.cli.refusals import reported, written
+from engine.cli.settings import ELECTION, warn_of_folder, with_flags
 from engine.clock import SystemClock
-from engine.config import ConfigError, PrometheusSection, Settings, load, parse
-from engine.display import nearest
-from engine.documents import Dumper
+from engine.configuration.settings import ConfigError, load
 from engine.endpoints import configuration
 from engine.extenders.client import Extenders
 from engine.kube.errors import LeaseLost
 from engine.plugins.profiles import make_profiles
-from engine.pods.selectors import SelectorError, read_selector
-from engine.policy.sources import SUFFIX, policies_in
-from engine.policysections import PoliciesSection
-from engine.sections import duration_of, seconds
 from engine.serving.certificates import CertificateError
 from engine.serving.server import ListenError
+from engine.text.documents import Dumper
 
 _WHY = 5
 """The level of the log from which it says why of every pod, however many there are."""
@@ -48,7 +43,7 @@ _LOG = logging.getLogger("engine")
 @options.POLICIES
 @options.POLICY_CONFIGMAP
 @click.option("--scheduler-name", metavar="NAME", help="schedulerName to serve.  [default: berth]")
-@runflags.ELECTION
+@ELECTION
 @options.PROMETHEUS_URL
 @click.option("--record", type=options.FILE, help="Write a journal that `berth replay` can check.")
 @runflags.SERVING
@@ -96,75 +91,6 @@ def command(
             with written(record):
                 journal = open_files.enter_context(open_private(record))
         _run(RunOptions(settings, flags["kubeconfig"], journal, verbosity >= _WHY, serving))
-
-
-def with_flags(settings: Settings, flags: dict[str, Any], *, also: str = "") -> Settings:
-    """Flags win over the file; those that a command does not have are not given.
-
-    `also` is the name of a profile that is not the file's.
-
-    Raises:
-        ConfigError: flags contradict each other, or what they and the file come to cannot be.
-    """
-    folder, config_map = flags.get("policies"), flags.get("policy_configmap")
-    if folder and config_map:
-        raise ConfigError("--policies and --policy-configmap exclude each other; give one")
-    if config_map:
-        parse("--policy-configmap", PoliciesSection, {"configMap": config_map})
-    berth = settings.berth
-    if folder or config_map:
-        policies = berth.policies.model_copy(
-            update={"dir": folder, "config_map": config_map, "sources": []}
-        )
-        berth = berth.model_copy(update={"policies": policies})
-    if flags.get("prometheus_url"):
-        asked = parse("--prometheus-url", PrometheusSection, {"url": flags["prometheus_url"]})
-        prometheus = berth.prometheus.model_copy(update={"url": asked.url})
-        berth = berth.model_copy(update={"prometheus": prometheus})
-    update: dict[str, Any] = {"berth": berth}
-    if flags.get("scheduler_name"):
-        if len(settings.profiles) > 1:
-            raise ConfigError("--scheduler-name is for one profile, and the file has several")
-        [only] = settings.profiles
-        named = only.model_copy(update={"scheduler_name": flags["scheduler_name"]})
-        update["profiles"] = (named,)
-    longest = flags.get("pod_max_in_unschedulable_pods_duration")
-    if longest:
-        try:
-            update["max_in_unschedulable_seconds"] = seconds(duration_of(longest))
-        except ValueError as wrong:
-            raise ConfigError(f"--pod-max-in-unschedulable-pods-duration: {wrong}") from wrong
-    both = settings.model_copy(update=update)
-    _check_sources(both, [*(one.scheduler_name for one in both.profiles), also])
-    return runflags.with_election(both, flags)
-
-
-def _check_sources(settings: Settings, names: Sequence[str]) -> None:
-    """Refuses sources whose policies would be in force for nobody, or could not be asked for.
-
-    Raises:
-        ConfigError: there is one; the text names the field.
-    """
-    for number, source in enumerate(settings.berth.policies.sources):
-        where = f"policies.sources.{number}"
-        for name in source.profiles:
-            if name not in names:
-                said = f"no profile is called {name!r}{nearest(name, names)}"
-                raise ConfigError(f"{where}.profiles: {said}")
-        try:
-            read_selector(source.selector or "")
-        except SelectorError as wrong:
-            raise ConfigError(f"{where}.selector: {wrong}") from wrong
-
-
-def warn_of_folder(folder: str | None) -> None:
-    """Says at once what would else be said when the cluster is there."""
-    files, why = ({}, ()) if folder is None else policies_in(Path(folder))
-    if folder is not None and not files:
-        wrong = f"has no file whose name ends in {SUFFIX}"
-        if files is None:
-            wrong = f"cannot be read ({'; '.join(why)})" if why else "does not exist"
-        _LOG.warning("folder %s %s: no pod is scheduled until it has policies", folder, wrong)
 
 
 def open_private(path: Path) -> FileIO:

@@ -10,29 +10,15 @@ apiserver pkg/server/options.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import click
-from pydantic.alias_generators import to_camel
 
 from engine.cli import options
-from engine.config import ConfigError, Settings, parse
-from engine.sections import LeaderElection
+from engine.configuration.settings import ConfigError
 from engine.serving.certificates import CertificateFiles
 from engine.serving.server import ServerOptions
-
-_ELECTION: Final = {
-    "leader_elect": "Elect a leader, which schedules; the other replicas stand by."
-    "  [default: true]",
-    "lease_duration": "How long the lease holds without a renewal.  [default: 15s]",
-    "renew_deadline": "How long the leader may fail to renew before it exits.  [default: 10s]",
-    "retry_period": "Time between two attempts to renew or take the lease.  [default: 2s]",
-    "resource_lock": "Kind of the lock: only `leases`.",
-    "resource_name": "Name of the lease.  [default: berth]",
-    "resource_namespace": "Namespace of the lease.  [default: kube-system]",
-}
-"""Fields of `LeaderElection`, whose names are those of the flags."""
 
 _WITHOUT_MEANING: Final = {
     "readers of metrics show a token, which is reviewed with the scheduler's own credentials": """
@@ -154,36 +140,3 @@ def notes(flags: Mapping[str, Any]) -> list[str]:
         for name, why in TAKEN.items()
         if flags[name.replace("-", "_")]
     ]
-
-
-def _flag_of(field: str) -> str:
-    return field if field == "leader_elect" else f"leader_elect_{field}"
-
-
-def _of_election(field: str, text: str) -> Callable[[options.F], options.F]:
-    flag = f"--{_flag_of(field).replace('_', '-')}"
-    if field == "leader_elect":
-        # Go's way: alone it means true.
-        return click.option(
-            flag, is_flag=False, flag_value="true", type=bool, metavar="BOOL", help=text
-        )
-    return click.option(flag, metavar=field.rpartition("_")[2].upper(), help=text)
-
-
-ELECTION: Final = options.together(*(_of_election(*one) for one in _ELECTION.items()))
-"""The flags of leader election."""
-
-
-def with_election(settings: Settings, flags: Mapping[str, Any]) -> Settings:
-    """Settings with what the flags say of leader election; they win over the file.
-
-    Raises:
-        ConfigError: what they say together cannot be.
-    """
-    said = {to_camel(field): flags.get(_flag_of(field)) for field in _ELECTION}
-    given = {field: value for field, value in said.items() if value is not None}
-    if not given:
-        return settings
-    document = {**settings.election.model_dump(by_alias=True), **given}
-    election = parse("--leader-elect", LeaderElection, document)
-    return settings.model_copy(update={"election": election})

@@ -11,14 +11,14 @@ from typing import Final
 import click
 import msgspec
 
-from engine import wire
 from engine.cli import options
 from engine.cli.refusals import reported
 from engine.clock import SystemClock
-from engine.display import plain
 from engine.kube.errors import KubeError, NotFound
 from engine.kube.session import KubeClient, Response, Session, segment
 from engine.objects import ConfigMap
+from engine.text import wire
+from engine.text.display import plain
 
 _BEFORE: Final = "What follows is the last known state."
 
@@ -156,7 +156,7 @@ async def _leader(client: KubeClient, lease: str) -> tuple[str, bool]:
 
 def _now(answer: Response) -> datetime:
     """By the server's clock: that of this machine may be another."""
-    said = [text for name, text in answer.headers.items() if name.lower() == "date"]
-    if said:
-        return parsedate_to_datetime(said[0])
+    said = answer.headers.get("date")
+    if said is not None:
+        return parsedate_to_datetime(said)
     return datetime.fromtimestamp(SystemClock().time(), UTC)

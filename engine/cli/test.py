@@ -10,9 +10,9 @@ import click
 import policies
 from dsl.diagnostics import render
 from engine.cli import options
-from engine.display import plain
 from engine.policytests.report import as_json, as_junit, as_text
 from engine.policytests.running import Runner, find_files
+from engine.text.display import plain
 
 
 @click.command("test", help="Run policy tests: .policytest files, or all below a folder.")

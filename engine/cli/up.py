@@ -19,7 +19,7 @@ from engine.cli.loop import run_until_told
 from engine.cli.refusals import written
 from engine.cli.run import open_private
 from engine.clock import SystemClock
-from engine.config import Settings
+from engine.configuration.settings import Settings
 from engine.embedded import EmbeddedCluster
 
 _NAMESPACE = "berth-system"

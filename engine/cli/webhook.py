@@ -10,12 +10,12 @@ from engine.cli import options
 from engine.cli.logs import log_of_a_process
 from engine.cli.loop import run_until_told
 from engine.cli.refusals import reported
-from engine.cli.run import with_flags
 from engine.cli.runflags import certificate_files
+from engine.cli.settings import with_flags
 from engine.clock import SystemClock
-from engine.config import ConfigError, load
+from engine.configuration.forms import is_address
+from engine.configuration.settings import ConfigError, load
 from engine.pods.selectors import SelectorError
-from engine.sections import is_address
 from engine.serving.certificates import CertificateError
 from engine.serving.server import ListenError, ServerOptions
 from engine.webhook.process import PORT, Webhook, WebhookOptions

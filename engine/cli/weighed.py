@@ -19,15 +19,15 @@ from dsl.source import Span
 from engine.cli.refusals import reported
 from engine.cli.replay import frameworks_of
 from engine.cycle import decide
-from engine.display import plain
 from engine.explain.scores import policies_of
 from engine.framework.decision import FitError
 from engine.framework.frameworks import Frameworks
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot
+from engine.journal.replay import replay
 from engine.pods.podinfo import PodInfo
 from engine.policy.needs import Needs, needs_of
-from engine.simulate.journal import replay
+from engine.text.display import plain
 
 _RULE: Final = re.compile(r"\((\S+):(\d+)\)$")
 """File and line at the end of what a rule says; see `policy.plugin`."""

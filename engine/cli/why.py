@@ -19,19 +19,19 @@ from engine.cli.clusters import Cluster, from_files, from_server
 from engine.cli.loop import run_in_loop
 from engine.cli.refusals import reported
 from engine.cli.replay import frameworks_of
-from engine.cli.run import with_flags
-from engine.config import ConfigError, load
-from engine.display import plain
+from engine.cli.settings import with_flags
+from engine.configuration.settings import ConfigError, load
 from engine.explain.gangs import group_of, start_of
 from engine.explain.pods import Explanation, Guest, explain, guests
 from engine.explain.told import few, lines_of, lines_of_node, object_of, object_of_node
 from engine.framework.effects import POD_SCHEDULED
 from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Snapshot
+from engine.journal.replay import replay
 from engine.kube.errors import KubeError
 from engine.objects import Condition, Pod
 from engine.pods.podinfo import PodInfo, make_pod_info
-from engine.simulate.journal import replay
+from engine.text.display import plain
 
 _ANEW: Final = "Decided anew from what the cluster has now; nothing was changed."
 

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 import msgspec
 from aiohttp import ClientConnectionResetError, web
 
-from engine import wire
 from engine.clock import Clock
 from engine.embedded import discovery, errors, protobuf
 from engine.embedded.admission import check_fields
@@ -22,6 +21,7 @@ from engine.embedded.resources import BY_PATH, Resource, unchanged
 from engine.embedded.selectors import Predicate, field_predicate, label_predicate
 from engine.embedded.store import Change, Key, Version
 from engine.embedded.tables import table
+from engine.text import wire
 
 Handler = Callable[[web.BaseRequest, str], Awaitable[web.StreamResponse]]
 

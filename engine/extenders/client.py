@@ -21,14 +21,14 @@ from typing import Final, TypeVar
 
 from engine import __version__
 from engine.channels import Broken, Channels, Late, NotConnected, header_lines, load_pair, trusting
-from engine.config import ConfigError
-from engine.display import cause, one_line
+from engine.configuration.extenders import ExtenderDocument, ExtenderTLS
+from engine.configuration.forms import seconds
+from engine.configuration.settings import ConfigError
 from engine.extenders import messages
 from engine.extenders.messages import BadAnswer, Victims
-from engine.extendersections import ExtenderDocument, ExtenderTLS
 from engine.framework.opinion import Opinion, Scored
 from engine.pods.podinfo import PodInfo
-from engine.sections import seconds
+from engine.text.display import cause, one_line
 
 log = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from engine import wire
-from engine.display import one_line
 from engine.framework.opinion import LEFT_OUT, MOST, SCALE
 from engine.objects import Identity, Known
 from engine.pods.podinfo import PodInfo
+from engine.text import wire
+from engine.text.display import one_line
 
 T = TypeVar("T")
 Failed = dict[str, str]

@@ -19,10 +19,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.changelog import ChangeLog
 from engine.framework.interface import MAX_SCORE, Grouped, GroupedFilter, GroupedScore, Moved
 from engine.framework.podclass import FRACTION, NOWHERE, TIE_BITS, KeyColumn
 from engine.framework.snapshot import IntColumn, Snapshot
-from engine.log import Log
 
 _MOST_GROUPS: Final = 1 << 14
 LEADERS: Final = 128
@@ -184,7 +184,7 @@ class GroupedChoice:
         moved = self._groups.sync(snapshot)
         column, log = keys.column, keys.log
         if log is None:
-            log = keys.log = Log()
+            log = keys.log = ChangeLog()
         touched = log.since(self._seen) if column is self._column else None
         self._column, self._seen = None, log.end  # for when a plugin raises
         if moved is None or touched is None:

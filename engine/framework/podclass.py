@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.changelog import ChangeLog
 from engine.framework.decision import Rejections
 from engine.framework.derived import Place
 from engine.framework.interface import MAX_SCORE, Joint, Scores
 from engine.framework.runner import Dependency, Filtering, Scoring
 from engine.framework.snapshot import IntColumn, Snapshot
-from engine.log import Log
 from engine.pods.podinfo import PodInfo
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class KeyColumn:
     """Changes of any row that change scores of others, so that all are asked again."""
     column: IntColumn = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     cells: memoryview[Any] = _NO_CELLS
-    log: Log | None = None
+    log: ChangeLog | None = None
     """Rows whose key changed, as ~row if feasibility did, too; None: nobody reads it."""
     shared_causes: int = 0
     """Changes of a row that can change what is shared with other columns."""

@@ -33,7 +33,6 @@ import numpy as np
 from engine.basis import Basis
 from engine.choice import Chosen, Refused
 from engine.collective.packing import NOWHERE, Found, Steps
-from engine.display import but_digits
 from engine.eventhandlers import POD_FREED, on_node
 from engine.evictions import Evictions
 from engine.failures import Failures
@@ -50,6 +49,7 @@ from engine.notices import said
 from engine.placement import Placement
 from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod, SchedulingQueue, SubQueue
+from engine.text.display import but_digits
 
 _NAMED: Final = 5
 _FEW: Final = 16

@@ -24,8 +24,8 @@ from kubernetes.aio.config.kube_config import (
     KubeConfigMerger,
 )
 
-from engine import wire
-from engine.display import cause, one_line
+from engine.text import wire
+from engine.text.display import cause, one_line
 
 _SAID: Final = 300
 _CERTIFICATES: Final = frozenset(

@@ -12,9 +12,9 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from engine import wire
 from engine.kube.errors import Unreadable
 from engine.objects import Identity, Known
+from engine.text import wire
 
 T = TypeVar("T")
 

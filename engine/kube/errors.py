@@ -27,8 +27,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from engine import wire
-from engine.display import one_line
+from engine.text import wire
+from engine.text.display import one_line
 
 _SNIPPET = 200
 _NOT_FOUND, _CONFLICT, _GONE, _TOO_MANY = 404, 409, 410, 429
@@ -167,7 +167,7 @@ def status_error(code: int, body: bytes, headers: Mapping[str, str] | None = Non
 
 def _retry_after(headers: Mapping[str, str], details: _Details | None) -> float | None:
     """Seconds from the header (a date there is ignored) or from the Status."""
-    text = next((text for name, text in headers.items() if name.lower() == "retry-after"), "")
+    text = headers.get("retry-after", "")
     if text.isascii() and text.isdigit():
         seconds = float(text)
     elif details is not None and details.retry_after_seconds:

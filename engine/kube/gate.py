@@ -32,7 +32,7 @@ _AWAY_SECONDS: Final = 0.25
 """Between two calls while the server is away."""
 _PATIENCE_SECONDS: Final = 30.0
 """After so long without a place, bindings and evictions hear that the server is away."""
-_SLOW_DOWN_LEAST_SECONDS: Final = 0.2
+SLOW_DOWN_LEAST_SECONDS: Final = 0.2
 """The pause after a 429 that does not say how long."""
 _SHARE: Final = 8
 """One in so many places goes to the least urgent, so that nobody starves."""
@@ -58,7 +58,7 @@ class _Waiter(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True, eq=False):
-    """Leave to write now; give it back by leaving the `with` block, or by `release`."""
+    """Permission to write now; given back at the end of the `with` block, or by `release`."""
 
     _gate: Gate
     _priority: Priority
@@ -88,7 +88,7 @@ class Place(msgspec.Struct, frozen=True, eq=False):
         return answer
 
     def again(self) -> bool:
-        """Leave for one request more, where nobody else is to have the place; else give it back."""
+        """Whether it may be used once more, as nobody else is to have it; else give it back."""
         return self._gate.go_on(self._priority)
 
     def release(self) -> None:
@@ -216,7 +216,7 @@ class Gate:
         overloaded = answer.status == _TOO_MANY_REQUESTS and _BUDGET not in answer.body
         if overloaded:
             asked = answer.error().retry_after_seconds or 0.0
-            pause = max(asked, _SLOW_DOWN_LEAST_SECONDS)
+            pause = max(asked, SLOW_DOWN_LEAST_SECONDS)
             self._paused_until = max(self._paused_until, self.clock.monotonic() + pause)
         if answer.status in _NO_SERVER_BEHIND:
             overloaded = True

@@ -11,6 +11,7 @@ from engine.framework.events import Resource as Wakes
 from engine.kube.session import segment
 from engine.kube.sharing import PodSharing
 from engine.objects import ConfigMap, Identity, Namespace, Node, Pod
+from engine.objects.ondemand import WORKLOADS, FinishedPod, Lease
 from engine.objects.storage import (
     CSIDriver,
     CSINode,
@@ -31,7 +32,6 @@ from engine.objects.workloads import (
     Service,
     StatefulSet,
 )
-from engine.ondemand import WORKLOADS, FinishedPod, Lease
 
 
 class KubeObject(Protocol):

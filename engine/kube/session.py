@@ -30,10 +30,10 @@ from kubernetes.aio.client.rest import RESTClientObject
 from kubernetes.aio.config import ConfigException, load_incluster_config
 from kubernetes.aio.config.incluster_config import SERVICE_TOKEN_FILENAME
 
-from engine import __version__, wire
+from engine import __version__
 from engine.channels import Broken, Channels, Late, NotConnected, header_lines
 from engine.clock import Clock, SystemClock
-from engine.display import cause, without_user
+from engine.configuration.forms import is_address
 from engine.kube.credentials import Loader, ProgramLimits
 from engine.kube.errors import (
     ConfigError,
@@ -46,8 +46,9 @@ from engine.kube.errors import (
     Unreadable,
     status_error,
 )
-from engine.sections import is_address
 from engine.telemetry import REQUEST_SECONDS, REQUESTS, Telemetry
+from engine.text import wire
+from engine.text.display import cause, without_user
 
 _LOG = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ _BAD_CONFIG = (
 class Response(msgspec.Struct, frozen=True):
     """An answer, whatever its status.
 
-    Names of headers are as the server writes them; nobody reads any of a good answer (2xx), which
+    Names of headers are in lower case; nobody reads any of a good answer (2xx) to a write, which
     has none.
     """
 
@@ -358,7 +359,8 @@ class Session:
             self._learn_from(error)
             raise self._translated(error) from error
         self._count(method, str(answer.status), began)
-        headers = _UNREAD if answer.status in _OK else answer.headers
+        is_unread = answer.status in _OK and method != "GET"
+        headers = _UNREAD if is_unread else answer.headers
         return Response(answer.status, headers, answer.body)
 
     async def stream(

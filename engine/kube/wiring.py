@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from engine.clock import Clock
-from engine.config import ConfigError
+from engine.configuration.settings import ConfigError
 from engine.kube import errors
 from engine.kube.errors import KubeError
 from engine.kube.session import KubeClient, Session

@@ -40,7 +40,7 @@ from engine.kube.errors import (
     TooManyRequests,
     Unreachable,
 )
-from engine.kube.gate import Gate, Place, Priority, within
+from engine.kube.gate import SLOW_DOWN_LEAST_SECONDS, Gate, Place, Priority, within
 from engine.kube.resources import KINDS
 from engine.kube.session import MERGE_PATCH, STRATEGIC_MERGE_PATCH, KubeClient, segment
 from engine.kube.wiring import Wiring
@@ -61,11 +61,8 @@ _encoder = msgspec.json.Encoder()
 _pod = msgspec.json.Decoder(Pod)
 
 Answer = tuple[BindOutcome, str]
-
-
 _SLOW_DOWN_LIMIT_SECONDS: Final = 5.0
 """How long a 429 may put one binding off, all its Retry-After together."""
-_SLOW_DOWN_LEAST_SECONDS: Final = 0.2
 
 
 def pod_path(namespace: str, name: str) -> str:
@@ -114,7 +111,7 @@ class KubeBinder:
                 return BindOutcome.PUT_OFF, str(refusal)
             if not isinstance(refusal, TooManyRequests):
                 return _refused(effect, refusal)
-            wait = max(refusal.retry_after_seconds or 0.0, _SLOW_DOWN_LEAST_SECONDS)
+            wait = max(refusal.retry_after_seconds or 0.0, SLOW_DOWN_LEAST_SECONDS)
             put_off += wait
             if put_off > _SLOW_DOWN_LIMIT_SECONDS:
                 return BindOutcome.PUT_OFF, str(refusal)

@@ -44,7 +44,7 @@ from engine.pods.podinfo import (
     make_pod_info,
 )
 from engine.pods.selectors import is_label_key
-from engine.quantity import resource_amount
+from engine.text.quantity import resource_amount
 
 NAME: Final = "NodeResourcesFit"
 TOO_MANY_PODS: Final = "Too many pods"

@@ -11,16 +11,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from engine.config import (
-    ConfigError,
-    EnabledPlugin,
-    PluginConfig,
-    PluginSet,
-    ProfileDocument,
-    Settings,
-)
-from engine.display import nearest
-from engine.extendersections import ignored
+from engine.configuration.extenders import ignored
+from engine.configuration.scheduler import EnabledPlugin, PluginConfig, PluginSet, ProfileDocument
+from engine.configuration.settings import ConfigError, Settings
 from engine.framework.defaults import DEFAULT_WEIGHTS
 from engine.framework.interface import Plugin
 from engine.framework.profile import Profile, Restricted, Weighted
@@ -28,6 +21,7 @@ from engine.framework.runtime import Framework
 from engine.plugins.no_nodes import Extenders
 from engine.plugins.node_resources_fit import NAME as FIT
 from engine.plugins.registry import make_plugin
+from engine.text.display import nearest
 
 _ALL: Final = "*"
 _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(

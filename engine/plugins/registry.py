@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.conversions import KNOWN
-from engine.display import nearest
+from engine.configuration.conversions import KNOWN
 from engine.framework.interface import Plugin
 from engine.plugins import out_of_tree
 from engine.plugins.balanced_allocation import BalancedAllocation, BalancedAllocationArgs
@@ -32,8 +31,9 @@ from engine.plugins.volumes.binding import VolumeBinding, VolumeBindingArgs
 from engine.plugins.volumes.limits import NodeVolumeLimits
 from engine.plugins.volumes.restrictions import VolumeRestrictions
 from engine.plugins.volumes.zone import VolumeZone
+from engine.text.display import nearest
 
-#: As in `config`, which needs what commands without a configuration do not load.
+#: As in `configuration.scheduler`, which needs what commands without a configuration do not load.
 _API: Final = "kubescheduler.config.k8s.io/v1"
 Arguments = Mapping[str, Any]
 """`pluginConfig[].args` as parsed from the configuration file."""

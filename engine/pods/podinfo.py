@@ -35,7 +35,7 @@ from engine.objects import (
     ResourceRequirements,
 )
 from engine.pods.selectors import is_label_key
-from engine.quantity import Amount, parse, resource_amount
+from engine.text.quantity import Amount, parse, resource_amount
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"

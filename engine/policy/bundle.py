@@ -33,8 +33,8 @@ from engine.policy.sources import Texts, decoded
 
 if TYPE_CHECKING:
     # Half of what `berth test` would import, and only named here.
-    from engine.config import BerthDocument, MetricSection
-    from engine.policysections import PoliciesSection, TenantsSection
+    from engine.configuration.berth import BerthDocument, MetricSection
+    from engine.configuration.policies import PoliciesSection, TenantsSection
 
 _HASH_DIGITS: Final = 12
 _PERCENT: Final = 100
@@ -81,6 +81,9 @@ class Bundle:
         # Who was rejected by whomever may have somebody to evict now.
         evicts = any(preempts(one) for name in changed for one in pairs[name])
         return None if evicts else frozenset(changed)
+
+
+NO_POLICIES: Final = Bundle("", (), {})
 
 
 def identity(plan: Plan) -> tuple[object, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 from engine.framework.frameworks import Frameworks
 from engine.framework.interface import Points
@@ -15,6 +17,9 @@ from engine.policy.canary import in_force
 from engine.policy.plugin import Worlds
 from engine.policy.preemption import PolicyPreemption, preempts
 from engine.policy.quotas import plugin_of
+
+if TYPE_CHECKING:
+    from engine.configuration.berth import BerthDocument
 
 
 def frameworks_of(
@@ -68,6 +73,11 @@ def frameworks_of(
             for one in profiles
         ]
     )
+
+
+def worlds_of(berth: BerthDocument) -> Worlds:
+    """What policies share under this configuration."""
+    return Worlds(ZoneInfo(berth.time_zone), berth.gpu_resources)
 
 
 class PoliciesAwaited:

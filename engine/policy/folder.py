@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from engine.files import bytes_in
+from engine.text.files import bytes_in
 
 ENDING: Final = ".policy"
+TESTS: Final = ".policytest"
+"""How files of policies and of their tests are called."""
 _HEADER: Final = re.compile(rb"^policy:[ \t]*([A-Za-z0-9._/-]+)", re.MULTILINE)
 
 

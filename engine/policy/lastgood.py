@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from engine import wire
 from engine.policy.reloader import Kept
+from engine.text import wire
 
 _FORMAT: Final = 1
 _MOST: Final = 64 * 1024 * 1024

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from dsl.types import MISSING
 from engine.framework.derived import Place, concerned
 from engine.framework.snapshot import Cause, CodeColumn, Dictionary, FloatColumn, Snapshot
+from engine.objects.ondemand import Workload, scale_kind
 from engine.objects.storage import CSINode
-from engine.ondemand import Workload, scale_kind
 from engine.pods.podinfo import PodInfo
 from engine.pods.workloads import top_owner
 

@@ -11,10 +11,10 @@ from dsl.quantities import parse_time
 from dsl.schema import FIELDS
 from dsl.types import MISSING, Kind
 from engine.objects import Container, Namespace, ResourceList, ResourceRequirements, Toleration
-from engine.ondemand import FinishedPod
+from engine.objects.ondemand import FinishedPod
 from engine.pods.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PodInfo
 from engine.pods.workloads import controller_of, workload_of
-from engine.quantity import resource_amount
+from engine.text.quantity import resource_amount
 
 GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 _COMPUTE: Final = (CPU, MEMORY)

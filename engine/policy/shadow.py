@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 
 from dsl.plan import ConditionRule, Plan, RuleBase, stop_by
 from engine.clock import Clock
-from engine.display import plain
 from engine.framework.decision import Placed
 from engine.framework.edge import BindOutcome
 from engine.framework.effects import Bind
@@ -38,6 +37,7 @@ from engine.policy.bundle import identity
 from engine.policy.canary import Chosen, in_shadow
 from engine.policy.plugin import PolicyPlugin, Worlds, applying, place_of
 from engine.telemetry import SHADOW_OUTCOMES, Count, Telemetry
+from engine.text.display import plain
 
 log = logging.getLogger(__name__)
 

@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from engine.clock import Clock
-from engine.files import bytes_in
 from engine.objects import ConfigMap, Identity
+from engine.policy.folder import ENDING, TESTS
+from engine.text.files import bytes_in
 
-SUFFIX: Final = ".policy"
 Texts = Mapping[str, "str | bytes"]
-_OF_TESTS: Final = ".policytest"
 _LOOKS: Final = 5
 _EVERY_SECONDS: Final = 0.5
 
@@ -85,9 +84,8 @@ class ConfigMapSource:
                 "%s: key %s is skipped: a policy's key ends in .policy; call it %s",
                 self.title,
                 name,
-                f"{name.partition('.')[0] or 'NAME'}{SUFFIX}",
+                f"{name.partition('.')[0] or 'NAME'}{ENDING}",
             )
-
         # Without any policy, what is there instead is all that can be told of it.
         if files != before or (not files and names != known):
             self._offer(files, names)
@@ -188,12 +186,12 @@ def decoded(files: Texts) -> dict[str, str]:
 def passed_over(config_map: ConfigMap) -> tuple[str, ...]:
     """What is in a ConfigMap and is no policy by its name."""
     names = sorted({**(config_map.data or {}), **(config_map.binary_data or {})})
-    return tuple([one for one in names if not is_policy(one) and not one.endswith(_OF_TESTS)])
+    return tuple([one for one in names if not is_policy(one) and not one.endswith(TESTS)])
 
 
 def is_policy(name: str) -> bool:
     """Whether a key or file is a policy by its name."""
-    return name.endswith(SUFFIX) and name != SUFFIX
+    return name.endswith(ENDING) and name != ENDING
 
 
 class FolderSource:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final
 
 from engine.clock import Clock
+from engine.configuration.policies import PoliciesSection
 from engine.policy.bundle import Bundle
 from engine.policy.reloader import Kept, Reloader, Work
 from engine.policy.sources import (
@@ -25,7 +26,6 @@ from engine.policy.sources import (
     selected_source,
     title_of,
 )
-from engine.policysections import PoliciesSection
 
 _LOG = logging.getLogger(__name__)
 _PAUSE: Final = 0.5

@@ -3,6 +3,8 @@
 Every field that `dsl.schema` calls available has its reader here; a test holds the two together.
 """
 
+# ruff: noqa: D102 - what is public in its classes is told in `dsl.world`
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -181,7 +183,6 @@ class SnapshotWorld:
 
     @property
     def pod_node(self) -> NDArray[np.int32]:
-        """See `World.pod_node`."""
         rows, own = self._set.node, self._own_row()
         if own >= 0:
             rows = rows.copy()
@@ -189,7 +190,6 @@ class SnapshotWorld:
         return rows
 
     def pods_on(self, row: int) -> NDArray[np.intp]:
-        """See `World.pods_on`."""
         rows, own = self._set.on(row), self._own_row()
         return rows if own < 0 else rows[rows != own]
 
@@ -200,7 +200,6 @@ class SnapshotWorld:
         return self.snapshot.other_pods.row(self._of_table, self.asker)
 
     def changed_since(self, generation: int, *, samples: bool) -> NDArray[np.intp] | None:
-        """See `World.changed_since`."""
         then, version = divmod(generation, 1 << _BITS)
         if samples and version != self.snapshot.signals.version:
             return None
@@ -208,14 +207,12 @@ class SnapshotWorld:
         return None if changes is None else changes[0]
 
     def node_number(self, field: str, key: str | None) -> FloatColumn:
-        """See `World.node_number`."""
         column = self._made.get((field, key))
         if column is None:
             column = self._made[field, key] = self._node_number(field, key)
         return column
 
     def node_text(self, field: str, key: str | None) -> CodeColumn:
-        """See `World.node_text`."""
         column = self._texts.get((field, key))
         if column is None:
             column = self._texts[field, key] = self._node_text(field, key)
@@ -239,7 +236,6 @@ class SnapshotWorld:
         raise UnreadFieldError(field)
 
     def node_flag(self, field: str, key: str | None) -> BoolColumn:
-        """See `World.node_flag`."""
         nodes = self.snapshot.nodes
         if field == "node.unschedulable":
             return nodes.unschedulable
@@ -250,13 +246,11 @@ class SnapshotWorld:
         raise UnreadFieldError(field)
 
     def node_texts(self, field: str) -> tuple[NDArray[np.intp], CodeColumn]:
-        """See `World.node_texts`."""
         if field == "node.images":
             return self._kept.images.of(self.snapshot)
         raise UnreadFieldError(field)
 
     def node_column(self, field: str, asked: Part) -> FloatColumn | BoolColumn:
-        """See `World.node_column`."""
         if field == "node.eligible" and isinstance(asked, bytes):
             return eligible(asked, self.snapshot)
         if field == "node.missing_image_bytes" and isinstance(asked, tuple):
@@ -264,7 +258,6 @@ class SnapshotWorld:
         raise UnreadFieldError(field)
 
     def pod_table(self, table: str) -> SnapshotWorld:
-        """See `World.pod_table`."""
         found = self._others.get(table)
         if found is None:
             found = self._others[table] = SnapshotWorld(self.snapshot, self._kept, table=table)
@@ -272,7 +265,6 @@ class SnapshotWorld:
         return found
 
     def metric(self, name: str) -> FloatColumn:
-        """See `World.metric`."""
         if not name.startswith("annotation:"):
             return self.snapshot.signals.column(name)
         _, stale, scale, key = name.split(":", 3)
@@ -281,37 +273,30 @@ class SnapshotWorld:
         return column
 
     def metric_age(self, name: str) -> FloatColumn:
-        """See `World.metric_age`."""
         if not name.startswith("annotation:"):
             return self.snapshot.signals.age(name)
         key = name.split(":", 3)[3]
         return self.now - self.snapshot.nodes.number(f"time of {key}", _annotated_at(key))
 
     def cluster_metric(self, name: str) -> float:
-        """See `World.cluster_metric`."""
         return self.snapshot.signals.value(name, ())
 
     def pod_metric(self, name: str) -> FloatColumn:
-        """See `World.pod_metric`."""
         return self.snapshot.signals.of_pods(name, self._set)
 
     def pair(self, name: str, left: str, right: str) -> float:
-        """See `World.pair`."""
         return self.snapshot.signals.value(name, (left, right))
 
     def pair_column(self, name: str, left: CodeColumn, right: CodeColumn) -> FloatColumn:
-        """See `World.pair_column`."""
         return self.snapshot.signals.pairs(name, (left, right), self.dictionary)
 
     def pod_number(self, field: str, key: str | None) -> FloatColumn:
-        """See `World.pod_number`."""
         name = field.removeprefix("it.")
         if field in OF_THE_QUEUE:
             return self._of_queue(name)
         return self._set.number(f"{name} {key}", pod_reader(name, key, self._kept.gpus))
 
     def pod_text(self, field: str, key: str | None) -> CodeColumn:
-        """See `World.pod_text`."""
         pods = self._set
         if field == "it.node" and self._of_table == _QUEUE:
             return np.full(pods.size, -1, np.int32)
@@ -327,7 +312,6 @@ class SnapshotWorld:
         return pods.text(f"{name} {key}", pod_reader(name, key))
 
     def pod_flag(self, field: str, key: str | None) -> BoolColumn:  # noqa: ARG002 - none is keyed
-        """See `World.pod_flag`."""
         name = field.removeprefix("it.")
         if name == "nominated" and self._of_table == _NOMINATED:
             return np.ones(self._set.size, np.bool_)
@@ -338,7 +322,6 @@ class SnapshotWorld:
         return self._set.flag(name, pod_reader(name, None))
 
     def cycle_number(self, field: str) -> float:
-        """See `World.cycle_number`."""
         if field == "now":
             return self.snapshot.now
         if field in _CLOCK:
@@ -351,7 +334,6 @@ class SnapshotWorld:
         raise UnreadFieldError(field)
 
     def cycle_text(self, field: str) -> str | None:
-        """See `World.cycle_text`."""
         if field == "time.weekday":
             return WEEKDAYS[self._local_time().weekday()]
         raise UnreadFieldError(field)
@@ -457,7 +439,6 @@ class PodSubject:
         self._queued = queued
 
     def number(self, field: str, key: str | None) -> float:
-        """See `Subject.number`."""
         name = field.removeprefix("pod.")
         if field.startswith("quota."):
             amounts = quota_amounts(field.removeprefix("quota."), self._pod, self._snapshot)
@@ -473,7 +454,6 @@ class PodSubject:
         return float(pod_reader(name, key, self._gpus)(self._pod))
 
     def text(self, field: str, key: str | None) -> str | None:
-        """See `Subject.text`."""
         if field.startswith("namespace."):
             known, part = self._snapshot.namespaces, field.removeprefix("namespace.")
             return namespace_text(known, self._pod.namespace, part, key)
@@ -490,7 +470,6 @@ class PodSubject:
         return text
 
     def texts(self, field: str) -> tuple[str, ...]:
-        """See `Subject.texts`."""
         if field == "pod.images":
             return tuple([c.image for c in all_containers_of(self._pod) if c.image])
         if field == "pod.containers":
@@ -498,13 +477,11 @@ class PodSubject:
         raise UnreadFieldError(field)
 
     def flag(self, field: str, key: str | None) -> bool:  # noqa: ARG002 - none is keyed
-        """See `Subject.flag`."""
         if field.startswith("quota."):
             return quota_flag(field.removeprefix("quota."), self._pod, self._snapshot)
         return bool(pod_reader(field.removeprefix("pod."), None)(self._pod))
 
     def pairs(self, field: str) -> tuple[tuple[str, str | float], ...]:
-        """See `Subject.pairs`."""
         owner, _, name = field.partition(".")
         if owner == "quota":
             return quota_amounts(name, self._pod, self._snapshot)
@@ -535,7 +512,6 @@ class PodSubject:
         return tuple((key, MISSING if one != one else one) for key, one in found)
 
     def asks(self, field: str) -> Part:
-        """See `Subject.asks`."""
         return eligibility_key(self._pod) if field == "node.eligible" else self.texts("pod.images")
 
     def metric(self, name: str) -> float:
@@ -550,14 +526,11 @@ class PodSubject:
 
     @property
     def containers(self) -> int:
-        """See `Subject.containers`."""
         return len(containers_of(self._pod))
 
     def container_number(self, place: int, field: str, key: str | None) -> float:
-        """See `Subject.container_number`."""
         return container_number(containers_of(self._pod)[place], field, key or "")
 
     def container_text(self, place: int, field: str) -> str | None:
-        """See `Subject.container_text`."""
         container = containers_of(self._pod)[place]
         return (container.name if field == "name" else container.image) or None

@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from dsl.plan import RuleBase
+from dsl.plan import Plan, RuleBase
 from dsl.reference import View
 from engine.clock import ManualClock
 from engine.explain.gangs import Group, group_of, start_of
@@ -24,10 +25,10 @@ from engine.framework.effects import Emit, Patch
 from engine.framework.runtime import Candidates, Unfit
 from engine.framework.status import Code, Status
 from engine.pods.podinfo import PodInfo
+from engine.policy import findings
 from engine.policy.plugin import place_of
 from engine.policy.world import PodSubject, SnapshotWorld
-from engine.policytests.judging import CannotJudgeError, Preempted, Rejection
-from engine.policytests.rules import number_in_file, outcomes, rules_of
+from engine.policytests.policies import CannotJudgeError
 from engine.policytests.scene import Scene
 
 _WORDS: Final = {
@@ -39,6 +40,34 @@ _DIGITS: Final = 6
 _WAITS: Final = "WaitingOnPermit"
 
 
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a node is not feasible; `place` is file and line of the rule, or a plugin's name."""
+
+    message: str
+    status: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preempted:
+    """The pods that are evicted for a pod, the node it is promised, and what is said of that."""
+
+    victims: tuple[str, ...]
+    nominated: str | None
+    message: str = ""
+
+
+def rules_of(plan: Plan) -> list[RuleBase]:
+    """All rules of a policy, in the order of the file."""
+    return sorted(findings.rules_of(plan), key=number_in_file)
+
+
+def number_in_file(rule: RuleBase) -> int:
+    """The number of a rule in its file, from 1."""
+    return int(rule.id.rpartition("#")[2])
+
+
 class Answers:
     """See the module."""
 
@@ -46,7 +75,8 @@ class Answers:
         """`make` gives the scene, and once more where what is asked changes the cluster."""
         self.scene = make()
         self._make = make
-        self._outcomes: dict[str, set[str]] = {}
+        self.seen: dict[str, set[str]] = {}
+        """The outcomes of each rule by its id (`rules.outcomes`): who runs the test enters them."""
 
     @cached_property
     def rules(self) -> list[RuleBase]:
@@ -184,15 +214,9 @@ class Answers:
             raise CannotJudgeError(f"this file uses {what}; `skipped` counts the rules of one")
         return {number_in_file(rule): rule for rule in self.rules}
 
-    def outcomes(self, rule: RuleBase) -> set[str]:
-        """What coverage counts of a rule."""
-        if rule.id not in self._outcomes:
-            self._outcomes[rule.id] = outcomes(rule, self)
-        return self._outcomes[rule.id]
-
     def applies(self, rule: RuleBase) -> bool:
         """Whether a rule has a say about the pod; a score that abstains has none."""
-        return self.outcomes(rule) != {"abstained"}
+        return self.seen[rule.id] != {"abstained"}
 
     # ---- the queue
 

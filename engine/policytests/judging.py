@@ -4,38 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dsl.policytest import Expected, listed
-
-if TYPE_CHECKING:
-    from engine.policytests.answers import Answers
+from engine.policytests.answers import Answers, Preempted, Rejection
 
 TOLERANCE: Final = 2e-6
 #: Where no node is feasible, of so many is told why.
 _MOST_FATES: Final = 8
-
-
-class CannotJudgeError(Exception):
-    """This version has no answer to an expectation; the message says which."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """Why a node is not feasible; `place` is file and line of the rule, or a plugin's name."""
-
-    message: str
-    status: str
-    place: str
-
-
-@dataclass(frozen=True, slots=True)
-class Preempted:
-    """The pods that are evicted for a pod, the node it is promised, and what is said of that."""
-
-    victims: tuple[str, ...]
-    nominated: str | None
-    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +46,10 @@ def judge(expected: Expected, answers: Answers) -> Failure | None:
             return _other_message(expected, said)
         case "annotation" | "label" | "unset":
             return _judge_written(expected, answers)
+        case "victims" | "nominated":
+            return _judge_preempted(expected, answers.preemption)
         case _:
-            return _judge_names(expected, answers)
+            return _judge_said(expected, answers)
 
 
 def _list(names: Sequence[str]) -> str:
@@ -173,22 +151,23 @@ def _judge_written(expected: Expected, answers: Answers) -> Failure | None:
     return None if there[key] == expected.value else Failure(f'{key} is set to "{there[key]}"')
 
 
-def _judge_names(expected: Expected, answers: Answers) -> Failure | None:
-    """What is expected whole, and what comes out."""
-    wanted, got = list(expected.names), list[str]()
-    match expected.name:
-        case "order":
-            got = list(answers.order)
-            text = f"the order is {_list(got)}"
-        case "events":
-            got = list(answers.events)
-            quoted = "\n".join(f'"{one}"' for one in got)
-            text = f"the events are\n{quoted}" if got else "there is no event"
-        case "victims":
-            wanted, got = sorted(wanted), sorted(answers.preemption.victims)
-            text = f"the victims are {_list(got)}"
-        case _:
-            node = answers.preemption.nominated
-            got = [node] if node else []
-            text = f"nominated is {node or 'none'}"
-    return None if got == wanted else Failure(text)
+def _judge_preempted(expected: Expected, found: Preempted) -> Failure | None:
+    if expected.name == "victims":
+        got = sorted(found.victims)
+        text = f"the victims are {_list(got)}"
+    else:
+        got = [found.nominated] if found.nominated else []
+        text = f"nominated is {found.nominated or 'none'}"
+    return None if got == sorted(expected.names) else Failure(text)
+
+
+def _judge_said(expected: Expected, answers: Answers) -> Failure | None:
+    """The order of the queue, or the Events, whole."""
+    if expected.name == "order":
+        got = answers.order
+        text = f"the order is {_list(got)}"
+    else:
+        got = answers.events
+        quoted = "\n".join(f'"{one}"' for one in got)
+        text = f"the events are\n{quoted}" if got else "there is no event"
+    return None if tuple(got) == expected.names else Failure(text)

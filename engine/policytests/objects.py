@@ -13,11 +13,10 @@ from dsl.policytest import Cluster, Thing, pod_names
 from dsl.quantities import parse_quantity, parse_time
 from dsl.schema import FIELDS
 from dsl.types import is_missing
-from engine.documents import objects_in
 from engine.objects import Identity, Namespace, Node, Pod, from_builtins
+from engine.objects.ondemand import WORKLOADS, FinishedPod, Lease, Workload, scale_kind
 from engine.objects.storage import CSINode
 from engine.objects.workloads import ElasticQuota, GangFailure, PodDisruptionBudget, PodGroup
-from engine.ondemand import WORKLOADS, FinishedPod, Lease, Workload, scale_kind
 from engine.pods.podinfo import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -29,6 +28,7 @@ from engine.pods.podinfo import (
 )
 from engine.pods.workloads import TEMPLATES, pod_of_manifest, top_owner, workload_of
 from engine.policy.objectreads import LEASES
+from engine.text.documents import objects_in
 
 Tree = dict[str, Any]
 ReadText = Callable[[str], str]

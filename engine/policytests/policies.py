@@ -25,7 +25,6 @@ from engine.policy.bundle import Bundle
 from engine.policy.findings import PLUGINS, new_compiler
 from engine.policy.folder import ENDING, PolicyText, in_folder
 from engine.policy.plugin import Worlds
-from engine.policytests.judging import CannotJudgeError
 
 _PARAM: Final = re.compile(rb"^param[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
 _SHOWN: Final = 8
@@ -39,10 +38,12 @@ _DEFAULTS: Final = tuple(name for name in DEFAULT_WEIGHTS if name != "PrioritySo
 _USED: Final = re.compile(rb"^use[ \t]+([A-Za-z][\w-]*)", re.MULTILINE)
 
 Params = Mapping[str, str | tuple[str, ...]]
-
-
 Found = list[tuple[Use, PolicyText | str]]
 """What each `use` of a file names: a policy's text, or the name of an in-tree plugin."""
+
+
+class CannotJudgeError(Exception):
+    """This version has no answer to an expectation; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)

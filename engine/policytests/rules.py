@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -23,7 +23,6 @@ from dsl.plan import (
     FilterRule,
     GangRule,
     PermitRule,
-    Plan,
     PreemptRule,
     QuotaRule,
     RuleBase,
@@ -39,13 +38,10 @@ from dsl.world import Parts
 from engine.explain.parts import asked, table
 from engine.explain.scores import policies_of
 from engine.pods.podinfo import PodInfo
-from engine.policy import findings
 from engine.policy.plugin import place_of, results_of
 from engine.policy.quotas import QuotaPlugin
-from engine.policytests.judging import CannotJudgeError
-
-if TYPE_CHECKING:
-    from engine.policytests.answers import Answers
+from engine.policytests.answers import Answers, number_in_file, rules_of
+from engine.policytests.policies import CannotJudgeError
 
 #: In the order in which they are shown.
 OUTCOMES: Final = ("rejected", "passed", "abstained", "scored", "applied")
@@ -64,16 +60,6 @@ _POINTS: Final = {
     "victims": ("preempts", "quotas"),
     "nominated": ("preempts", "quotas"),
 }
-
-
-def rules_of(plan: Plan) -> list[RuleBase]:
-    """All rules of a policy, in the order of the file."""
-    return sorted(findings.rules_of(plan), key=number_in_file)
-
-
-def number_in_file(rule: RuleBase) -> int:
-    """The number of a rule in its file, from 1."""
-    return int(rule.id.rpartition("#")[2])
 
 
 @dataclass(slots=True)

@@ -17,12 +17,13 @@ from dsl.plan import SortRule
 from dsl.policytest import NOT_FOUND, Case, Expected, Suite, read_suite
 from dsl.source import MAX_BYTES, Span
 from engine.framework.runtime import PluginError
+from engine.policy.folder import TESTS
 from engine.policy.podreads import UnreadFieldError
 from engine.policytests.answers import Answers
-from engine.policytests.judging import CannotJudgeError, judge
+from engine.policytests.judging import judge
 from engine.policytests.objects import FixtureError
-from engine.policytests.policies import Found, Library, Used, unknown_parameter
-from engine.policytests.rules import RuleCoverage, values_of_rules
+from engine.policytests.policies import CannotJudgeError, Found, Library, Used, unknown_parameter
+from engine.policytests.rules import RuleCoverage, outcomes, values_of_rules
 from engine.policytests.samples import unread_metrics
 from engine.policytests.scene import Scene
 from engine.policytests.unread import unread_attributes
@@ -30,7 +31,6 @@ from engine.policytests.unread import unread_attributes
 PASSED: Final = "passed"
 FAILED: Final = "failed"
 ERROR: Final = "error"
-SUFFIX: Final = ".policytest"
 #: No object of a cluster is larger: etcd takes 1.5 MiB.
 _MAX_MANIFEST: Final = 2 << 20
 
@@ -88,7 +88,7 @@ def find_files(paths: Iterable[Path]) -> Iterator[Path]:
     """
     for path in paths:
         if path.is_dir():
-            yield from sorted(one for one in path.rglob(f"*{SUFFIX}") if one.is_file())
+            yield from sorted(one for one in path.rglob(f"*{TESTS}") if one.is_file())
         elif path.exists():
             yield path
         else:
@@ -165,7 +165,8 @@ class Runner:
     def _judged(self, suite: Suite, case: Case, answers: Answers) -> tuple[str, str]:
         for rule in answers.rules:
             there = self.report.coverage.setdefault(rule.id, RuleCoverage.of(rule))
-            there.outcomes.update(answers.outcomes(rule))
+            answers.seen[rule.id] = outcomes(rule, answers)
+            there.outcomes.update(answers.seen[rule.id])
         failures: list[str] = []
         for expected in case.expected:
             failure = judge(expected, answers)

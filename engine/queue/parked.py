@@ -18,11 +18,11 @@ from itertools import islice, takewhile
 from typing import Final
 
 from engine.clock import Clock
-from engine.display import but_digits
 from engine.pods.podinfo import PodInfo
 from engine.queue.heap import PodHeap
 from engine.queue.hints import Only
 from engine.queue.queued import NO_PLUGINS, QueuedPod, SortKey
+from engine.text.display import but_digits
 
 MOST_TOLD: Final = 256
 """Pods of a class for which the reasons of one of them are reported."""

@@ -32,11 +32,11 @@ import msgspec
 from aiohttp import web
 
 from engine.clock import Clock
-from engine.display import one_line
 from engine.serving.access import Access
 from engine.serving.certificates import CertificateFiles, Certificates, Served
 from engine.serving.shared import SharedPair
 from engine.tasks import tasks
+from engine.text.display import one_line
 
 _LOG = logging.getLogger(__name__)
 

@@ -29,17 +29,17 @@ from certifi import where
 from prometheus_api_client import PrometheusConnect
 from requests.adapters import HTTPAdapter
 
-from engine import wire
 from engine.channels import Answer as HttpAnswer
-from engine.channels import Broken, Channels, NotConnected, TooLarge, header_lines, trusting
+from engine.channels import Broken, Channels, NotConnected, TooLarge, trusting
 from engine.clock import Clock
-from engine.config import PrometheusSection
-from engine.display import cause, one_line, without_user
+from engine.configuration.berth import PrometheusSection
 from engine.objects import Node
 from engine.signals.samples import Match, Series
 from engine.signals.spec import Question, SignalSpec
 from engine.signals.store import SignalStore
 from engine.telemetry import Count, Telemetry
+from engine.text import wire
+from engine.text.display import cause, one_line, without_user
 
 T = TypeVar("T")
 
@@ -151,7 +151,7 @@ class _Session:
         headers = {**_basic(parts.username, parts.password), **headers}
         tls = self._trusted() if parts.scheme == "https" else None
         channels = Channels(url, tls, most_body_bytes=self.most_bytes)
-        asking = _asked(channels, method, f"?{urlencode(params)}", headers, timeout)
+        asking = channels.ask_once(method, f"?{urlencode(params)}", headers, timeout)
         try:
             answer = asyncio.run_coroutine_threadsafe(asking, self.loop).result()
         except TooLarge as error:
@@ -183,18 +183,6 @@ class _Session:
         return self._tls
 
 
-async def _asked(
-    channels: Channels, method: str, query: str, headers: Mapping[str, str], seconds: float
-) -> HttpAnswer:
-    """The answer, within one deadline over connecting, headers and body."""
-    try:
-        async with asyncio.timeout(seconds):
-            lines = header_lines(headers)
-            return await channels.request(method, query, lines, again=True, silence=seconds)
-    finally:
-        channels.close()
-
-
 def _basic(user: str | None, password: str | None) -> dict[str, str]:
     """What a user in the address means."""
     if user is None:
@@ -222,7 +210,7 @@ def _error_text(body: bytes) -> str:
 
 def _elsewhere(answer: HttpAnswer) -> str:
     """Where we are sent, which we do not follow: credentials are for whom they were given."""
-    place = next((v for name, v in answer.headers.items() if name.lower() == "location"), "")
+    place = answer.headers.get("location")
     return f"it redirects to {one_line(place)}; give that address as its url" if place else ""
 
 

@@ -1,4 +1,1 @@
-"""The scheduler without a cluster: journals and their replay, and a lab that lacks only a server.
-
-Both drive the same cache, plugins and cycle as a running scheduler.
-"""
+"""The scheduler without a server: a lab that has all the rest, and samples of metrics for it."""

@@ -1,5 +1,7 @@
 """Samples of metrics as somebody gives them: a journal, or a command line."""
 
+# ruff: noqa: D102 - most of what is public is told in `framework.snapshot.Signals`
+
 from __future__ import annotations
 
 import math
@@ -37,7 +39,6 @@ class Samples:
         self.version += 1
 
     def view(self, cache: Cache, now: float) -> Samples:
-        """See `SignalSource.view`."""
         self._nodes, self._now = cache.nodes, now
         return self
 
@@ -50,18 +51,15 @@ class Samples:
         return math.nan
 
     def values(self, metric: str) -> Mapping[tuple[str, ...], float]:
-        """See `Signals.values`."""
         return self._keyed.get(metric, {})
 
     def of_pods(self, metric: str, pods: PodColumns) -> FloatColumn:
-        """See `Signals.of_pods`."""
         each = map(pods.pod, range(pods.size))
         return np.array([self.value(metric, (one.namespace, one.name)) for one in each], float)
 
     def pairs(
         self, metric: str, ends: tuple[CodeColumn, CodeColumn], dictionary: Dictionary
     ) -> FloatColumn:
-        """See `Signals.pairs`."""
         texts = dictionary.texts
         found = [
             np.nan if min(codes) < 0 else self.value(metric, (texts[codes[0]], texts[codes[1]]))
@@ -70,11 +68,9 @@ class Samples:
         return np.array(found, float)
 
     def column(self, metric: str) -> FloatColumn:
-        """See `Signals.column`."""
         return self._column(self._values.get(metric, {}))
 
     def age(self, metric: str) -> FloatColumn:
-        """See `Signals.age`."""
         return self._now - self._column(self._sampled.get(metric, {}))
 
     def _column(self, by_name: Mapping[str, float]) -> FloatColumn:

@@ -22,7 +22,7 @@ from engine.kube.resources import Resource
 from engine.kube.session import KubeClient, segment
 from engine.kube.wiring import Wiring
 from engine.objects import Identity, object_key
-from engine.ondemand import Described
+from engine.objects.ondemand import Metadata
 from engine.signals.samples import Series
 from engine.signals.spec import Question
 from engine.signals.store import SignalStore
@@ -150,7 +150,7 @@ class ObjectSource(Handler[Any], Source):
         for name in type(item).__struct_fields__:
             if name != _METADATA:
                 force_setattr(item, name, None)  # it was read, and may be large
-        meta: Described = item.metadata
+        meta: Metadata = item.metadata
         known = Known(meta.name, meta.namespace, meta.labels or {}, numbers)
         key = object_key(meta)
         if known != self._known.get(key):
@@ -176,7 +176,7 @@ def struct_of(paths: Collection[str]) -> type[Any]:
     first = {path.partition(".")[0] for path in paths} - {_METADATA}
     # No kind has a field of another name: such a path leads nowhere.
     fields = [(name, Any, None) for name in sorted(first) if name.isidentifier() and name[0] != "_"]
-    return msgspec.defstruct("Object", [(_METADATA, Described, Described()), *fields], frozen=True)
+    return msgspec.defstruct("Object", [(_METADATA, Metadata, Metadata()), *fields], frozen=True)
 
 
 def _number(there: Any, path: Sequence[str]) -> float | None:  # noqa: ANN401 - any JSON value

@@ -16,10 +16,10 @@ from engine.kube.resources import Resource
 from engine.kube.session import KubeClient
 from engine.kube.wiring import Wiring
 from engine.objects import Identity, ResourceList
-from engine.quantity import parse
 from engine.signals.samples import Series
 from engine.signals.spec import Question
 from engine.signals.store import SignalStore
+from engine.text.quantity import parse
 from engine.watches.sources import Source
 
 _LOG = logging.getLogger(__name__)

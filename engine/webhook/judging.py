@@ -14,12 +14,12 @@ from typing import Final
 
 from dsl.diagnostics import Diagnostic, Severity, render, sort_key
 from engine.clock import Clock
-from engine.display import plain
 from engine.inforce import InForce
 from engine.objects import ConfigMap
 from engine.policy.bundle import Refusal, in_a_line
 from engine.policy.reloader import Kept, Reloader
 from engine.policy.sources import Source, files_of, passed_over
+from engine.text.display import plain
 from engine.webhook.reviews import Answer, Question, read, written
 
 _LOG = logging.getLogger(__name__)

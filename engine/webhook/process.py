@@ -17,11 +17,10 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from engine import wire
 from engine.channels import certificates_in
 from engine.clock import Clock
-from engine.config import Settings
-from engine.inforce import Ears, InForce
+from engine.configuration.settings import Settings
+from engine.inforce import Callbacks, InForce
 from engine.kube.errors import KubeError
 from engine.kube.keeper import Keeper
 from engine.kube.reflector import Reflector
@@ -36,6 +35,7 @@ from engine.serving.server import PING, Call, Check, Page, Server, ServerOptions
 from engine.serving.shared import SharedPair
 from engine.tasks import tasks
 from engine.telemetry import WEBHOOK_CERTIFICATE_ENDS, Telemetry
+from engine.text import wire
 from engine.webhook.judging import Judge
 from engine.webhook.registration import PATH, Place, Registration
 from engine.webhook.reviews import MOST_BYTES
@@ -93,7 +93,7 @@ class Webhook:
         measure_process(self.telemetry)
         self.in_force = InForce(
             options.settings,
-            Ears(wake=self._work.set, without="changes are checked without it"),
+            Callbacks(wake=self._work.set, without="changes are checked without it"),
             make_profiles(options.settings),
             clock=clock,
             telemetry=self.telemetry,

@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from engine import wire
-from engine.display import CUT, one_line
 from engine.objects import ConfigMap
 from engine.serving.server import BadCallError
+from engine.text import wire
+from engine.text.display import CUT, one_line
 
 API: Final = "admission.k8s.io/v1"
 MOST_BYTES: Final = 16 * 1024 * 1024

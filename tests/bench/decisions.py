@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from dsl.compiler import Compiler
-from engine.app import signal_spec
 from engine.clock import ManualClock
-from engine.config import BerthDocument
+from engine.configuration.berth import BerthDocument
 from engine.cycle import decide
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
@@ -31,6 +30,7 @@ from engine.policy.plugin import Worlds
 from engine.signals.samples import Series
 from engine.signals.spec import Question
 from engine.signals.store import SignalStore
+from engine.watches.watcher import signal_spec
 from tests.bench.measure import Measurement, quantile, resident_mib
 from tests.builders import Cache, default_plugins, make_node, make_pod
 

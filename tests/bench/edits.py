@@ -18,10 +18,10 @@ import click
 
 from engine.basis import queue_hooks
 from engine.clock import SystemClock
-from engine.config import Settings
+from engine.configuration.settings import Settings
 from engine.cycle import decide
 from engine.framework.frameworks import Frameworks
-from engine.inforce import Ears, InForce
+from engine.inforce import Callbacks, InForce
 from engine.objects import ConfigMap, ObjectMeta
 from engine.plugins.profiles import make_profiles
 from engine.pods.podinfo import PodInfo
@@ -71,7 +71,7 @@ class Bench:
         settings = Settings.model_validate({"berth": {"policies": {"configMap": "x/y"}}})
         self.in_force = InForce(
             settings,
-            Ears(self._put, lambda _bundle, _asker: (), lambda: None),
+            Callbacks(self._put, lambda _bundle, _asker: (), lambda: None),
             self._profiles,
             clock=SystemClock(),
             telemetry=Telemetry(),

@@ -15,15 +15,15 @@ import numpy as np
 
 from dsl.compiler import Compiler
 from engine.clock import ManualClock
-from engine.config import BerthDocument
+from engine.configuration.berth import BerthDocument
 from engine.cycle import decide
 from engine.framework.decision import Placed
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot, label_column
+from engine.journal.recorder import Recorder
 from engine.pods.podinfo import PodInfo
 from engine.policy.bundle import compile_at_once, compile_settings
 from engine.policy.plugin import PolicyPlugin, Worlds
-from engine.simulate.journal import Recorder
 from tests.bench import decisions
 from tests.bench.measure import Measurement, seconds_each
 from tests.builders import Cache, make_pod

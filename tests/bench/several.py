@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 from msgspec import structs
 
 from engine.clock import ManualClock
-from engine.config import BerthDocument
+from engine.configuration.berth import BerthDocument
 from engine.cycle import conclude, decide
 from engine.framework.decision import Placed
 from engine.framework.runtime import Framework

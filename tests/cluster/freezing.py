@@ -16,9 +16,10 @@ from pathlib import Path
 from engine.app import App, Hooks, RunOptions
 from engine.cli.logs import log_of_a_process
 from engine.cli.loop import run_until_told
-from engine.cli.run import command, with_flags
+from engine.cli.run import command
+from engine.cli.settings import with_flags
 from engine.clock import SystemClock
-from engine.config import load
+from engine.configuration.settings import load
 from engine.framework.decision import Placed
 from engine.kube.errors import LeaseLost
 

@@ -16,7 +16,8 @@ from typing import Any
 import msgspec
 import yaml
 
-from engine.config import BerthDocument, SchedulerDocument
+from engine.configuration.berth import BerthDocument
+from engine.configuration.scheduler import SchedulerDocument
 from engine.framework.interface import PluginArgs
 from engine.plugins.registry import IN_TREE
 from tests.cluster import binaries

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from engine.cli.replay import frameworks_of
-from engine.quantity import resource_amount
-from engine.simulate.journal import replay
+from engine.journal.replay import replay
+from engine.text.quantity import resource_amount
 from tests.cluster.berth import Berth, node, pod
 from tests.cluster.process import wait_until
 

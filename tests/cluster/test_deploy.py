@@ -14,7 +14,9 @@ import pytest
 import yaml
 
 import engine
-from engine.config import BerthDocument, SchedulerDocument, parse, without_nulls
+from engine.configuration.berth import BerthDocument
+from engine.configuration.scheduler import SchedulerDocument
+from engine.configuration.settings import parse, without_nulls
 from engine.policy.findings import new_compiler
 from tests.cluster import binaries, manifests
 from tests.cluster.process import wait_until

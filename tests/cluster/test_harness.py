@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from engine.cli.run import command as run
-from engine.config import SCHEDULER_API, load
+from engine.configuration.scheduler import SCHEDULER_API
+from engine.configuration.settings import load
 from engine.plugins.profiles import make_profiles
 from tests.cluster import binaries
 from tests.cluster.controlplane import ControlPlane

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from engine.config import ProfileDocument, without_nulls
+from engine.configuration.scheduler import ProfileDocument
+from engine.configuration.settings import without_nulls
 from engine.cycle import decide
 from engine.framework.decision import NO_NODES
 from engine.framework.effects import AssumeObject

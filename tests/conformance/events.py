@@ -12,7 +12,7 @@ from engine.framework.events import Action, ClusterEvent, Resource, Seen
 from engine.kube.resources import STRUCTS
 from engine.objects import Node, from_builtins
 from engine.pods.podinfo import PodInfo
-from engine.quantity import parse
+from engine.text.quantity import parse
 
 CLUSTER_WIDE = {*("PersistentVolume", "StorageClass", "CSINode", "CSIDriver", "VolumeAttachment")}
 Move = tuple[ClusterEvent, Seen, Seen]

@@ -9,7 +9,7 @@ from types import FunctionType
 import numpy as np
 import pytest
 
-from engine.config import ProfileDocument
+from engine.configuration.scheduler import ProfileDocument
 from engine.framework.defaults import DEFAULT_WEIGHTS
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.runtime import Framework

@@ -17,15 +17,15 @@ from engine.app import App, Hooks, RunOptions
 from engine.cli.replay import frameworks_of
 from engine.clock import SystemClock
 from engine.comparer import differences
-from engine.config import ConfigError, Settings
+from engine.configuration.scheduler import LeaderElection
+from engine.configuration.settings import ConfigError, Settings
 from engine.embedded import EmbeddedCluster, Pace
+from engine.journal.replay import replay
 from engine.kube.errors import LeaseLost, Unreachable
 from engine.kube.events import KubeEventSink
 from engine.kube.session import Session
 from engine.kube.wiring import Wiring
 from engine.queue import SubQueue
-from engine.sections import LeaderElection
-from engine.simulate.journal import replay
 from engine.telemetry import ATTEMPTS, RULE_REJECTIONS, Count, Telemetry
 
 NAMESPACE = "rules"

@@ -10,19 +10,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cli.run import with_flags
-from engine.config import (
-    BERTH_API,
-    SCHEDULER_API,
-    BerthDocument,
-    ConfigError,
-    ProfileDocument,
-    Settings,
-    load,
-    parse,
-)
-from engine.documents import Dumper, Loader
-from engine.sections import LeaderElection, seconds
+from engine.cli.settings import with_flags
+from engine.configuration.berth import BERTH_API, BerthDocument
+from engine.configuration.forms import seconds
+from engine.configuration.scheduler import SCHEDULER_API, LeaderElection, ProfileDocument
+from engine.configuration.settings import ConfigError, Settings, load, parse
+from engine.text.documents import Dumper, Loader
 
 STOCK = f"apiVersion: {SCHEDULER_API}\nkind: KubeSchedulerConfiguration\n"
 BERTH = f"apiVersion: {BERTH_API}\nkind: BerthConfiguration\n"

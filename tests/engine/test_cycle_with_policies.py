@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsl.compiler import Compiler
-from engine.config import BerthDocument
+from engine.configuration.berth import BerthDocument
 from engine.cycle import decide
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework

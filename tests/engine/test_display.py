@@ -1,6 +1,6 @@
 import pytest
 
-from engine.display import one_line, plain
+from engine.text.display import one_line, plain
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import yaml
 
 from engine.app import App, Hooks, RunOptions
 from engine.clock import SystemClock
-from engine.config import load
+from engine.configuration.settings import load
 from engine.endpoints import configuration
 from engine.kube.election import Elector
 from engine.queue import SubQueue

@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.channels import load_pair
-from engine.config import ConfigError, SchedulerDocument, Settings, parse
+from engine.configuration.scheduler import SchedulerDocument
+from engine.configuration.settings import ConfigError, Settings, parse
 from engine.cycle import conclude, decide, feasible
 from engine.extenders import messages
 from engine.extenders.client import ExtenderError, Extenders

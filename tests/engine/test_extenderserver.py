@@ -17,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.cli import main
-from engine.config import SchedulerDocument, parse
+from engine.configuration.scheduler import SchedulerDocument
+from engine.configuration.settings import parse
 from engine.extenders import messages
-from engine.extenderserver import NOT_READY, PATHS, advice_of, calls_of, unsaid
+from engine.extenders.server import NOT_READY, PATHS, advice_of, calls_of, unsaid
 from engine.framework.frameworks import Frameworks
 from engine.framework.profile import Weighted
 from engine.plugins.no_nodes import PrioritySort

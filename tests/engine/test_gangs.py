@@ -13,11 +13,13 @@ import msgspec
 import pytest
 
 from engine.cli.replay import frameworks_of
-from engine.config import Settings
+from engine.configuration.settings import Settings
 from engine.framework.events import Resource
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import NodeColumns
 from engine.framework.trials import Trial
+from engine.journal.recorder import Recorder
+from engine.journal.replay import replay
 from engine.objects import from_builtins
 from engine.objects.storage import StorageClass
 from engine.objects.workloads import PodGroup
@@ -25,7 +27,6 @@ from engine.pods.podinfo import make_pod_info
 from engine.policy import gangs
 from engine.policy.accounts import MOST_NAMED
 from engine.queue import SubQueue
-from engine.simulate.journal import Recorder, replay
 from tests.builders import make_node, pod_object
 from tests.engine.plugins.volumes import builders as volumes
 from tests.engine.policy.builders import chain, policies

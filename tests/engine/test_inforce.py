@@ -9,8 +9,9 @@ import zlib
 import pytest
 
 from engine.clock import ManualClock
-from engine.config import BerthDocument, Settings
-from engine.inforce import Ears, InForce
+from engine.configuration.berth import BerthDocument
+from engine.configuration.settings import Settings
+from engine.inforce import Callbacks, InForce
 from engine.kube.errors import Unreachable, status_error
 from engine.objects import ConfigMap, ObjectMeta
 from engine.plugins.profiles import make_profiles
@@ -51,7 +52,7 @@ def started(keeper, *edits, missing=()):
     bundles, slept, clock = [], [], ManualClock()
     in_force = InForce(
         Settings(berth=BerthDocument.model_validate({"policies": {"configMap": "berth/policies"}})),
-        Ears(lambda bundle, _: bundles.append(bundle), lambda *_: missing, lambda: None),
+        Callbacks(lambda bundle, _: bundles.append(bundle), lambda *_: missing, lambda: None),
         make_profiles(Settings()),
         clock=clock,
         telemetry=Telemetry(),
@@ -128,7 +129,7 @@ def test_a_new_leader_reads_what_was_taken_back_before_it_writes_and_only_a_lead
     policies = {"configMap": "berth/policies", "guard": {"pending": 5}}
     in_force = InForce(
         Settings(berth=BerthDocument.model_validate({"policies": policies})),
-        Ears(lambda _, changed: put.append(changed), lambda *_: (), lambda: None),
+        Callbacks(lambda _, changed: put.append(changed), lambda *_: (), lambda: None),
         make_profiles(Settings()),
         clock=clock,
         telemetry=Telemetry(),
@@ -175,7 +176,7 @@ def test_a_follower_keeps_no_bundles_of_before_and_nothing_to_tell_of_what_is_go
     source = {"selector": "a=b", "namespace": "berth"}
     in_force = InForce(
         Settings(berth=BerthDocument.model_validate({"policies": {"sources": [source]}})),
-        Ears(),
+        Callbacks(),
         make_profiles(Settings()),
         clock=ManualClock(),
         telemetry=Telemetry(),
@@ -203,7 +204,7 @@ def test_of_the_last_that_is_selected_rules_stay_and_nothing_where_it_had_none(t
     document = BerthDocument.model_validate({"policies": {"sources": sources}})
     in_force = InForce(
         Settings(berth=document),
-        Ears(),
+        Callbacks(),
         make_profiles(Settings()),
         clock=ManualClock(),
         telemetry=Telemetry(),

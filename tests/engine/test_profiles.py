@@ -10,7 +10,9 @@ from click.testing import CliRunner
 
 from engine.basis import queue_hooks
 from engine.cli import main as berth_main
-from engine.config import BerthDocument, ConfigError, ProfileDocument, Settings
+from engine.configuration.berth import BerthDocument
+from engine.configuration.scheduler import ProfileDocument
+from engine.configuration.settings import ConfigError, Settings
 from engine.cycle import conclude, decide
 from engine.framework.events import QueueingHint
 from engine.plugins.profiles import make_profiles

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.quantity import parse, resource_amount, wrap_int64
+from engine.text.quantity import parse, resource_amount, wrap_int64
 
 MAX = (1 << 63) - 1
 

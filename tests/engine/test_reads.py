@@ -16,7 +16,7 @@ from dsl.schema import FIELDS
 from dsl.types import Kind, Level
 from engine.embedded.resources import BY_PLURAL
 from engine.objects import from_builtins
-from engine.ondemand import WORKLOADS
+from engine.objects.ondemand import WORKLOADS
 from tests.engine.test_app import embedded, process, run, settings_of
 
 NOW = datetime.now(UTC).replace(microsecond=0)

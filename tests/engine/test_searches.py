@@ -19,8 +19,9 @@ from engine.framework.interface import ALL_PASS, Points
 from engine.framework.profile import Weighted
 from engine.framework.searchprogress import SLICE_RUNS, SearchProgress, UnfinishedError
 from engine.framework.status import Code, Status
+from engine.journal.recorder import Recorder
+from engine.journal.replay import replay
 from engine.queue import SubQueue
-from engine.simulate.journal import Recorder, replay
 from tests.builders import Cache, default_plugins, make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.fake_extender import FakeExtender

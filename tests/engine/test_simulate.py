@@ -14,23 +14,24 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.app import signal_spec
 from engine.cli import main
 from engine.cli.replay import frameworks_of
 from engine.clock import ManualClock
-from engine.config import Settings
+from engine.configuration.settings import Settings
 from engine.cycle import conclude
 from engine.evictions import going
 from engine.framework.decision import Placed
 from engine.framework.opinion import Opinion, Scored
+from engine.journal.recorder import Recorder, RecordingCache
+from engine.journal.replay import replay
 from engine.objects import Namespace, from_builtins
 from engine.objects.storage import PersistentVolume, StorageClass
 from engine.objects.workloads import ElasticQuota
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.signals.samples import Series
 from engine.signals.store import SignalStore
-from engine.simulate.journal import Recorder, RecordingCache, replay
 from engine.simulate.lab import Lab
+from engine.watches.watcher import signal_spec
 from tests.builders import make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.policy.builders import NOW, compiler

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from engine.app import signal_spec
 from engine.cache.otherpods import FINISHED, HEARTBEATS, NOMINATED, PREVIOUS, QUEUE, TIMES
 from engine.cli import main as berth_main
 from engine.clock import ManualClock, SystemClock
@@ -20,7 +19,7 @@ from engine.kube.session import Response
 from engine.kube.sharing import PodSharing
 from engine.kube.wiring import Wiring
 from engine.objects import Pod, from_builtins
-from engine.ondemand import FinishedPod
+from engine.objects.ondemand import FinishedPod
 from engine.pods.podinfo import make_pod_info
 from engine.policy.findings import new_compiler
 from engine.policy.needs import Field, Needs, needs_of
@@ -31,6 +30,7 @@ from engine.telemetry import Telemetry
 from engine.watches import Watcher
 from engine.watches.objects import ObjectSource, struct_of
 from engine.watches.usage import UsageSource
+from engine.watches.watcher import signal_spec
 from tests.builders import Cache, make_node, make_pod
 from tests.engine.test_app import Process, embedded, process, run, settings_of
 from tests.engine.test_reads import OWNED, OWNER, furnish, named

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engine.kube.decoding import BadObject, Decoders
 from engine.kube.errors import NotFound, status_error
 from engine.objects import Pod
-from engine.wire import decode, flattened
+from engine.text.wire import decode, flattened
 
 JSONS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(st.sampled_from('\\"{}[]aä')),

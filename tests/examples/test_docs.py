@@ -16,13 +16,15 @@ from pydantic.alias_generators import to_camel
 from dsl.parser import Parser
 from engine import telemetry
 from engine.cli import main
-from engine.config import BerthDocument, MetricSection, SchedulerDocument, Settings, load
+from engine.configuration.berth import BerthDocument, MetricSection
+from engine.configuration.policies import PolicyOverride
+from engine.configuration.scheduler import SchedulerDocument
+from engine.configuration.settings import Settings, load
 from engine.cycle import decide
 from engine.framework.defaults import DEFAULT_WEIGHTS
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.policy.findings import new_compiler
-from engine.policysections import PolicyOverride
 from engine.policytests.running import Runner
 from engine.telemetry import Count
 from tests.builders import Cache, default_plugins, make_node, make_pod

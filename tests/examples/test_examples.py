@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from engine.app import App, Hooks, RunOptions
 from engine.cli import main
 from engine.clock import SystemClock
-from engine.config import Settings, load
+from engine.configuration.settings import Settings, load
 from engine.cycle import decide
 from engine.embedded import EmbeddedCluster, Pace
 from engine.framework.decision import Decision, Placed

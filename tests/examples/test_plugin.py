@@ -10,7 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engine.config import EnabledPlugin, PluginConfig, PluginsDocument, PluginSet, ProfileDocument
+from engine.configuration.scheduler import (
+    EnabledPlugin,
+    PluginConfig,
+    PluginsDocument,
+    PluginSet,
+    ProfileDocument,
+)
 from engine.cycle import decide
 from engine.framework.runtime import Framework
 from engine.plugins.profiles import make_profile

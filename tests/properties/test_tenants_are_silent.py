@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from dsl.compiler import Compiler
 from dsl.plan import effects_of, stop_by
 from dsl.tenants import Tenant
-from engine.config import BerthDocument, Settings
+from engine.configuration.berth import BerthDocument
+from engine.configuration.settings import Settings
 from engine.cycle import conclude, decide
 from engine.framework.status import Status
 from engine.plugins.profiles import make_profiles

@@ -216,7 +216,7 @@ class FakeServer:
             case "garbage":
                 return Response(200, {}, b"<html>")
             case "429":
-                return Response(429, {"Retry-After": "7"}, status(429, "slow down"))
+                return Response(429, {"retry-after": "7"}, status(429, "slow down"))
             case code:
                 return Response(int(code), {}, status(int(code), f"fault {code}"))
 

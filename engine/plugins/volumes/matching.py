@@ -45,7 +45,7 @@ from engine.plugins.volumes.migration import csi_affinity, migration_of
 from engine.plugins.volumes.pools import NONE, Chosen, Described, Pools
 from engine.plugins.volumes.topology import Reach
 from engine.pods.selectors import EVERYTHING, what_it_selects
-from engine.quantity import Amount, parse
+from engine.text.quantity import Amount, parse
 
 NODE_CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
 BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes to bind"

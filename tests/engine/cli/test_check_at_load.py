@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from engine.cli import main
-from engine.config import load
+from engine.configuration.settings import load
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.findings import new_compiler
 

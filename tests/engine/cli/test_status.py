@@ -7,10 +7,12 @@ import json
 
 import pytest
 import yaml
+from aiohttp import web
 from click.testing import CliRunner
 
 from engine.cli import main
 from engine.embedded import EmbeddedCluster
+from tests.engine.loopback import listening
 
 GOOD = {"source": "ConfigMap x/policies", "state": "InForce", "policies": ["home"], "why": ""}
 BAD = {
@@ -28,12 +30,16 @@ def shown(tmp_path, text, *flags, lease=None):
             if lease is not None:
                 item = {"metadata": {"name": "berth"}, "spec": lease}
                 cluster.create("leases", item, namespace="x")
-            kubeconfig = tmp_path / "kubeconfig"
-            kubeconfig.write_text(yaml.safe_dump(cluster.kubeconfig()))
-            words = ["status", "x/berth", "--kubeconfig", str(kubeconfig), *flags]
-            return await asyncio.to_thread(CliRunner().invoke, main, words)
+            return await asked(tmp_path, cluster, *flags)
 
     return asyncio.run(main_())
+
+
+async def asked(tmp_path, cluster, *flags):
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(cluster.kubeconfig()))
+    words = ["status", "x/berth", "--kubeconfig", str(kubeconfig), *flags]
+    return await asyncio.to_thread(CliRunner().invoke, main, words)
 
 
 def status(*sources, bundle="abc"):
@@ -80,6 +86,22 @@ def test_whether_anybody_decides_by_it(tmp_path, lease, said, code):
     done = shown(tmp_path, json.dumps(status(GOOD) | {"lease": "x/berth"}), lease=lease)
     assert said in done.output
     assert done.exit_code == code
+
+
+def test_a_lease_is_old_by_the_clock_of_the_server(tmp_path):
+    written = {"data": {"status.json": json.dumps(status(GOOD) | {"lease": "x/berth"})}}
+
+    async def answer(request):
+        found = {"spec": HELD | {"renewTime": PAST}} if "leases" in request.path else written
+        return web.json_response(found, headers={"Date": "Fri, 02 Jan 2026 03:04:15 GMT"})
+
+    async def main_():
+        async with listening(answer) as port:
+            return await asked(tmp_path, EmbeddedCluster(nodes=0, port=port))
+
+    done = asyncio.run(main_())
+    assert done.output.startswith("pod-a leads (lease x/berth).\n")
+    assert done.exit_code == 0
 
 
 def test_why_the_next_process_will_not_have_them_is_told(tmp_path):

@@ -16,9 +16,9 @@ from engine.kube.errors import TooManyRequests, status_error
         ({"details": {"retryAfterSeconds": 1e300}}, {}, 30.0),
         ({"details": {"retryAfterSeconds": -5}}, {}, 0.0),
         ({"details": {"retryAfterSeconds": 2}}, {}, 2.0),
-        ({}, {"Retry-After": "9" * 400}, 30.0),
-        ({}, {"Retry-After": "7"}, 7.0),
-        ({}, {"Retry-After": "Wed, 21 Oct 2037 07:28:00 GMT"}, None),
+        ({}, {"retry-after": "9" * 400}, 30.0),
+        ({}, {"retry-after": "7"}, 7.0),
+        ({}, {"retry-after": "Wed, 21 Oct 2037 07:28:00 GMT"}, None),
     ],
 )
 def test_nobody_is_put_to_sleep_for_long(

@@ -39,7 +39,7 @@ class Server:
         if not code:
             raise Unreachable("connection refused")
         self.got.append((method, path, json.loads(body or b"{}")))
-        return Response(code, {"Retry-After": "3"} if code == 429 else {}, b"{}")
+        return Response(code, {"retry-after": "3"} if code == 429 else {}, b"{}")
 
     def stream(
         self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float

@@ -180,7 +180,7 @@ def test_the_limit_grows_while_full_and_fast_and_shrinks_when_slow() -> None:
 
 @with_bench
 async def test_a_429_pauses_all_but_the_lease(bench: Bench) -> None:
-    bench.server.answers = [Response(429, {"Retry-After": "5"}, status(429, "slow down"))]
+    bench.server.answers = [Response(429, {"retry-after": "5"}, status(429, "slow down"))]
     await bench.gate.lane(E).request("POST", "/event")
     for priority in (B, C, E):
         bench.start(bench.gate.lane(priority).request("POST", f"/{priority.name}"))  # type: ignore[arg-type]  # the answer is not looked at

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dsl.compiler import Compiler
-from engine.config import BerthDocument
+from engine.configuration.berth import BerthDocument
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import MEMO_BYTES, Framework
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.app import signal_spec
 from engine.clock import ManualClock
-from engine.config import BerthDocument
+from engine.configuration.berth import BerthDocument
 from engine.objects import ConfigMap, ObjectMeta
 from engine.policy.bundle import Bundle, Refusal, compile_at_once, compile_settings
 from engine.policy.reloader import Listener, Reloader
@@ -24,6 +23,7 @@ from engine.policy.sources import (
     policies_in,
 )
 from engine.signals.spec import SignalSpec
+from engine.watches.watcher import signal_spec
 from tests.engine.policy.builders import compiled, compiler
 
 GOOD = {"a.policy": "filter: node.label test=test\n"}

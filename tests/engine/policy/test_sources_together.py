@@ -9,9 +9,11 @@ from datetime import UTC
 import pytest
 
 from engine.clock import ManualClock
-from engine.config import BerthDocument, Settings
+from engine.configuration.berth import BerthDocument
+from engine.configuration.policies import GuardSection
+from engine.configuration.settings import Settings
 from engine.framework.status import Code, Status
-from engine.inforce import Ears, InForce
+from engine.inforce import Callbacks, InForce
 from engine.kube.errors import StatusError
 from engine.objects import ConfigMap, ObjectMeta
 from engine.plugins.profiles import make_profiles
@@ -22,7 +24,6 @@ from engine.policy.guard import Guard, Load
 from engine.policy.plugin import Worlds
 from engine.policy.reloader import Kept, Listener, Reloader, digest
 from engine.policy.sources import Source
-from engine.policysections import GuardSection
 from engine.telemetry import Telemetry
 from tests.builders import Cache, make_node, make_pod
 from tests.engine.policy.builders import compiler
@@ -610,7 +611,7 @@ def test_what_was_kept_is_asked_for_until_the_server_gives_it_or_will_not(code, 
 
     in_force = InForce(
         Settings(berth=BerthDocument(policies={"configMap": "x/a", "state": "x/state"})),
-        Ears(lambda bundle, _: put.append(bundle), lambda _, __: (), lambda: None),
+        Callbacks(lambda bundle, _: put.append(bundle), lambda _, __: (), lambda: None),
         make_profiles(Settings()),
         clock=ManualClock(),
         telemetry=Telemetry(),

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
-from engine.config import BerthDocument
+from engine.configuration.berth import BerthDocument
 from engine.framework.effects import set_on_pod
 from engine.framework.interface import Points
 from engine.framework.profile import Profile, Weighted

@@ -12,9 +12,10 @@ import pytest
 
 from engine import inforce
 from engine.clock import ManualClock
-from engine.config import BerthDocument, Settings
+from engine.configuration.berth import BerthDocument
+from engine.configuration.settings import Settings
 from engine.framework.frameworks import Frameworks
-from engine.inforce import Ears, InForce
+from engine.inforce import Callbacks, InForce
 from engine.objects import ConfigMap, ObjectMeta
 from engine.plugins.profiles import make_profiles
 from engine.policy import lastgood
@@ -52,7 +53,7 @@ class World:
         self.put, self.lacks, self.events = [], {}, []
         self.in_force = InForce(
             Settings(berth=document(**changed)),
-            Ears(self._put, lambda _, asker: self.lacks.get(asker, ()), lambda: None),
+            Callbacks(self._put, lambda _, asker: self.lacks.get(asker, ()), lambda: None),
             make_profiles(Settings()),
             clock=self.clock,
             telemetry=Telemetry(),
@@ -232,7 +233,7 @@ def test_the_owners_rules_take_with_them_what_is_put_together_meanwhile():
 
 def test_who_hears_what_is_in_force_hears_the_newest_last_and_no_namespace_is_forgotten():
     world, heard = started({"team-a": {"a.policy": LABEL}}), []
-    world.in_force._ears.accepted.append(heard.append)
+    world.in_force._callbacks.accepted.append(heard.append)
     world.told()
     world.tenants.on_update(world.seen["team-a"], config_map("team-a", {"b.policy": LABEL}))
     while not world.put:

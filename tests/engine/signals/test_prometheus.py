@@ -22,7 +22,7 @@ import pytest
 from aiohttp import web
 
 from engine.clock import ManualClock
-from engine.config import PrometheusSection
+from engine.configuration.berth import PrometheusSection
 from engine.objects import Node, ObjectMeta
 from engine.signals.prometheus import PrometheusRefresher, parse_vector
 from engine.signals.spec import SignalSpec

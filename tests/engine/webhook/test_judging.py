@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from engine.cli import main
 from engine.clock import ManualClock
-from engine.config import BerthDocument, Settings
-from engine.inforce import Ears, InForce
+from engine.configuration.berth import BerthDocument
+from engine.configuration.settings import Settings
+from engine.inforce import Callbacks, InForce
 from engine.objects import ConfigMap, ObjectMeta
 from engine.plugins.profiles import make_profiles
 from engine.policy.guard import Load
@@ -63,7 +64,7 @@ class Process:
         self.not_ready = ""
         self.in_force = InForce(
             given,
-            Ears(lambda _, __: None, lambda _, __: (), lambda: None),
+            Callbacks(lambda _, __: None, lambda _, __: (), lambda: None),
             make_profiles(given),
             clock=self.clock,
             telemetry=Telemetry(),

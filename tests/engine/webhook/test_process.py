@@ -8,7 +8,8 @@ import hashlib
 import json
 
 from engine.clock import ManualClock
-from engine.config import BerthDocument, Settings
+from engine.configuration.berth import BerthDocument
+from engine.configuration.settings import Settings
 from engine.kube.keeper import Keeper
 from engine.kube.session import Response
 from engine.kube.wiring import Wiring

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 import pytest
 
 from engine.clock import ManualClock, SystemClock
+from engine.configuration.policies import PoliciesSection
 from engine.kube.errors import NotFound, StatusError, Unreachable
 from engine.kube.session import Response
 from engine.pods.selectors import SelectorError
-from engine.policysections import PoliciesSection
 from engine.serving.certificates import repeated
 from engine.serving.selfmade import SelfMade
 from engine.serving.shared import SharedPair

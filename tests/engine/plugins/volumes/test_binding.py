@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.config import ProfileDocument
+from engine.configuration.scheduler import ProfileDocument
 from engine.cycle import decide
 from engine.framework.effects import AssumeObject, Await, Patch
 from engine.framework.profile import Profile

@@ -32,7 +32,7 @@ class Loader(yaml.SafeLoader):
 
 
 class Dumper(yaml.SafeDumper):
-    """Quotes the texts that one of them would not read as such; several lines are a block."""
+    """Quotes texts that a YAML reader may take for another type; several lines are a block."""
 
 
 Loader.yaml_implicit_resolvers = {

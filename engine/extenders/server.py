@@ -17,7 +17,6 @@ import numpy as np
 from msgspec import structs
 
 from dsl.plan import Plan
-from engine import wire
 from engine.basis import AnyFramework
 from engine.extenders.client import MOST_BYTES
 from engine.extenders.messages import BadAnswer, Question, asked_of, victims_of
@@ -33,6 +32,7 @@ from engine.policy.canary import in_force
 from engine.policy.plugin import Worlds
 from engine.policy.preemption import PolicyPreemption
 from engine.serving.server import BadCallError, Call
+from engine.text import wire
 
 PATHS: Final = ("/filter", "/prioritize", "/preempt")
 NOT_READY: Final = "berth has no policies in force yet"

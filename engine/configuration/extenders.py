@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from engine.sections import CLOSED, OfKubernetes, is_address, matching
+from engine.configuration.forms import OfKubernetes, Section, is_address, matching
 
 _URL: Final = re.compile(r"https?://[^\s/?#]+[^\s?#]*", re.ASCII)
 _RESOURCE: Final = re.compile(
@@ -49,11 +49,7 @@ Verb = Annotated[
 Data = Annotated[str, AfterValidator(_encoded)]
 
 
-class _Section(BaseModel):
-    model_config = CLOSED
-
-
-class ExtenderTLS(_Section):
+class ExtenderTLS(Section):
     """`tlsConfig`: whom to trust, and who we are; data is base64, and wins over files.
 
     A key is for nobody to see: it is in no journal and on no page.
@@ -77,14 +73,14 @@ class ExtenderTLS(_Section):
         return self
 
 
-class ManagedResource(_Section):
+class ManagedResource(Section):
     """A resource of pods that the extender is asked about."""
 
     name: Annotated[str, AfterValidator(_extended)]
     ignored_by_scheduler: bool = False
 
 
-class ExtenderDocument(_Section):
+class ExtenderDocument(Section):
     """One of `extenders`."""
 
     url_prefix: Annotated[str, AfterValidator(_url)]

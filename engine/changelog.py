@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Log:
+class ChangeLog:
     """The last changes, by position; what is further back is forgotten."""
 
     __slots__ = ("_entries", "_most", "end")

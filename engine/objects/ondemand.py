@@ -9,7 +9,7 @@ import msgspec
 from engine.objects import ContainerStatus, Identity, Known, Part, Pod, PodStatus
 
 
-class Described(Identity, frozen=True):
+class Metadata(Identity, frozen=True):
     """Who it is, and what it is labelled and annotated with."""
 
     labels: dict[str, str] | None = None
@@ -41,7 +41,7 @@ class Scheduled(Part, frozen=True):
 class Workload(Part, frozen=True):
     """What pods are made from: a Deployment, a Job and their like."""
 
-    metadata: Described = Described()
+    metadata: Metadata = Metadata()
     spec: Scale = Scale()
     status: Scheduled = Scheduled()
 

@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from engine.sections import CLOSED, Duration, matching
+from engine.configuration.forms import Duration, Section, matching
 
 _CANARY: Final = re.compile(r"canary (\d+(?:\.\d+)?)%")
 _ALL: Final = 100.0
@@ -35,14 +35,10 @@ def _param(value: object) -> object:
     return value
 
 
-class _Section(BaseModel):
-    model_config = CLOSED
-
-
 _NAMED = Annotated[str, AfterValidator(_named)]
 
 
-class PolicyOverride(_Section):
+class PolicyOverride(Section):
     """What configuration says of one policy; it wins over the policy's own text."""
 
     params: dict[str, Annotated[Any, AfterValidator(_param)]] = {}
@@ -53,7 +49,7 @@ class PolicyOverride(_Section):
     ] = None
 
 
-class SourceSection(_Section):
+class SourceSection(Section):
     """One of several sources: a ConfigMap, those of a selector in a namespace, or a folder."""
 
     config_map: _NAMED | None = None
@@ -78,7 +74,7 @@ class SourceSection(_Section):
         return f"{self.config_map or self.namespace}/"
 
 
-class GuardSection(_Section):
+class GuardSection(Section):
     """When a change of policies is taken back: what rose by how much, how long after it."""
 
     within: Duration = "5min"
@@ -92,7 +88,7 @@ class GuardSection(_Section):
         return self
 
 
-class TenantsSection(_Section):
+class TenantsSection(Section):
     """Policies of namespaces about their own pods: a ConfigMap of one name in each.
 
     `namespaces` are names or patterns (`team-*`), `score_share` percent of all weights of scores.
@@ -105,7 +101,7 @@ class TenantsSection(_Section):
     score_share: Annotated[float, Field(gt=0, le=50)] = 20
 
 
-class PoliciesSection(_Section):
+class PoliciesSection(Section):
     """Where policies come from, and what becomes of a bad change."""
 
     dir: Annotated[str, Field(min_length=1)] | None = None

@@ -1,0 +1,1 @@
+"""Configuration files as checked values. Reads no policy, makes no plugin, asks no server."""

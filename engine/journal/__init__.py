@@ -1,0 +1,1 @@
+"""Decisions written down with all that they were made from, and made again from that."""
