@@ -429,7 +429,7 @@ class Comparison:
 
     def _empty(self, path: str) -> None:
         def gone() -> bool:
-            # The server ends a request that takes a minute; what is left is deleted by the next one.
+            # The server ends a request after a minute; the next one deletes what is left.
             with contextlib.suppress(TimeoutError, ConnectionError):
                 self.plane.request("DELETE", f"{path}?gracePeriodSeconds=0")
             _, left = self.plane.request("GET", f"{path}?limit=1")
