@@ -19,7 +19,6 @@ import msgspec
 from engine.basis import AnyFramework, queue_hooks
 from engine.cache import Cache
 from engine.clock import Clock
-from engine.collector import collecting, keep_sweeping, sweep
 from engine.comparer import Comparer
 from engine.configuration.settings import Settings
 from engine.endpoints import Endpoints, served
@@ -35,6 +34,7 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import NAME as EXTENDER
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
+from engine.garbage import collecting, keep_sweeping, sweep
 from engine.inforce import Callbacks, InForce
 from engine.journal.recorder import Recorder
 from engine.kube import resources

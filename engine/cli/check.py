@@ -203,11 +203,11 @@ def _moved(job: _Job, journal: Path | None, found: list[Diagnostic]) -> list[str
     """Adds what is said of rules by the decisions of a journal; lines about the pods."""
     if journal is None or any(one.is_error for one in found):
         return []
-    from engine.cli import weighed
+    from engine.cli import check_journal
 
-    changes = weighed.asked(journal, job.texts)
-    found.extend(weighed.rules_to_blame(changes, journal, job.plans))
-    return list(weighed.told(changes, journal, job.plans))
+    changes = check_journal.asked(journal, job.texts)
+    found.extend(check_journal.rules_to_blame(changes, journal, job.plans))
+    return list(check_journal.told(changes, journal, job.plans))
 
 
 def _diagnostics(job: _Job) -> Iterator[Diagnostic]:

@@ -87,7 +87,7 @@ def command(words: tuple[str, ...], style: str, now: str | None, **given: Any) -
         raise click.UsageError("--metric and --now need -f FILE")
     # The scheduler is imported when it is needed: it costs what a page should not.
     from engine.cli.eval import read_time
-    from engine.cli.why import Request, answer
+    from engine.cli.explain_pods import Request, answer
 
     flags = {one: given.pop(one) for one in _FLAGS}
     request = Request(**given, flags=flags, now=read_time(now), as_json=style == "json")
@@ -95,7 +95,7 @@ def command(words: tuple[str, ...], style: str, now: str | None, **given: Any) -
 
 
 def _remembered(subject: str, name: str, asked: dict[str, Any], *, as_json: bool) -> None:
-    from engine.cli.recorded import lines_of, record_of
+    from engine.cli.explain_recorded import lines_of, record_of
 
     if subject != "pod":
         raise click.UsageError("--scheduler explains pods only")

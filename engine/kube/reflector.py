@@ -138,6 +138,7 @@ class Reflector(Generic[T]):
         self._handler = handler
         self._share = resource.share
         self._wiring = wiring
+        self._slice = _SLICE_SECONDS
         self._decoders = Decoders(resource.kind)
         self._objects: dict[str, T] = {}
         self._told: dict[str, tuple[str, str]] = {}
@@ -251,7 +252,7 @@ class Reflector(Generic[T]):
         Raises:
             KubeError: not all of them were told of.
         """
-        pause = self._wiring.clock.monotonic() + _SLICE_SECONDS
+        pause = self._wiring.clock.monotonic() + self._slice
         async for _, items in pages(self._client, self._resource, self._decoders):
             for item in items:
                 if isinstance(item, BadObject):
@@ -278,7 +279,7 @@ class Reflector(Generic[T]):
             for key, old in known.items()
             if key not in found and f"{key} {old.metadata.uid}" not in kept
         ]
-        pause = self._wiring.clock.monotonic() + _SLICE_SECONDS
+        pause = self._wiring.clock.monotonic() + self._slice
         for key, new in found.items():
             old = known.get(key)
             if old is None or old.metadata.resource_version != new.metadata.resource_version:
@@ -294,7 +295,7 @@ class Reflector(Generic[T]):
         if now < until:
             return until
         await asyncio.sleep(0)
-        return self._wiring.clock.monotonic() + _SLICE_SECONDS
+        return self._wiring.clock.monotonic() + self._slice
 
     # --- watch
 
@@ -350,7 +351,7 @@ class Reflector(Generic[T]):
                 raise Unreadable("a line without end")
             return
         self._heard = now = self._wiring.clock.monotonic()
-        pause = now + _SLICE_SECONDS
+        pause = now + self._slice
         for piece in _pieces(chunk, cut):
             for event in self._decoders.events(piece):
                 self._event(event, progress)

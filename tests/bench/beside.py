@@ -20,9 +20,9 @@ from typing import Any, Final
 import click
 
 from engine.clock import ManualClock
-from engine.collector import collecting, sweep
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
+from engine.garbage import collecting, sweep
 from engine.objects import Node, Pod, from_builtins
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab

@@ -21,10 +21,10 @@ import click
 
 from engine.basis import queue_hooks
 from engine.clock import ManualClock
-from engine.collector import collecting, sweep
 from engine.cycle import conclude, decide
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
+from engine.garbage import collecting, sweep
 from engine.kube.sharing import PodSharing
 from engine.objects import Pod, from_builtins
 from engine.objects.workloads import PodDisruptionBudget, Service

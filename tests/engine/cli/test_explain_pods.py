@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from engine.cli import main
 from engine.embedded import EmbeddedCluster
 from engine.explain.pods import explain
-from engine.explain.told import lines_of, object_of
+from engine.explain.rendering import lines_of, object_of
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import QueueTimes

@@ -286,7 +286,7 @@ HANGING = """
 import asyncio, socket
 
 from engine.clock import SystemClock
-from engine.config import PrometheusSection
+from engine.configuration.berth import PrometheusSection
 from engine.signals.prometheus import PrometheusRefresher
 from engine.signals.spec import SignalSpec
 from engine.signals.store import SignalStore

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from engine.cli import main
-from engine.cli.recorded import lines_of
+from engine.cli.explain_recorded import lines_of
 
 HEAD = {"pod": "shop/web", "at": "2026-01-01T00:00:00.000+00:00", "bundle": "abc", "nodes": 5}
 

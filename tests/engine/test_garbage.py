@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from engine.collector import (
+from engine.garbage import (
     SWEEP_AT_LAST,
     SWEEP_GROWTH,
     SWEEP_SECONDS,
@@ -68,7 +68,7 @@ def test_it_sweeps_when_much_is_set_aside_and_nobody_waits(monkeypatch, now, idl
     counts = iter([1000, now, 1000])
     monkeypatch.setattr(gc, "get_freeze_count", lambda: next(counts))
     swept = []
-    monkeypatch.setattr("engine.collector.sweep", lambda: swept.append(True))
+    monkeypatch.setattr("engine.garbage.sweep", lambda: swept.append(True))
     slept = []
 
     async def sleep(seconds):
