@@ -71,8 +71,8 @@ class _Job:
 @click.option("--tenant", "namespace", metavar="NAMESPACE",
               help="Check the files as policies of this namespace about its own pods.")  # fmt: skip
 @click.option("--config", "config_file", type=options.FILE,
-              help="Configuration file whose metrics, parameters and overrides hold; without FILES,"
-                   " its folder of policies is checked.")  # fmt: skip
+              help="Configuration file whose metrics, parameters and overrides apply; without"
+                   " FILES, its folder of policies is checked.")  # fmt: skip
 @click.option("--nodes", type=click.IntRange(1), help="Nodes to bound the cost for.")
 @click.option("--pods", type=click.IntRange(1), help="Running pods to bound the cost for.")
 @click.option("--inventory", "stock_file", type=options.FILE,

@@ -79,10 +79,12 @@ def converted(source: Path) -> _Found:
         texts = [str(text) for one in data if isinstance(one, dict) for text in one.values()]
         of += [one for text in texts if _KIND in text for one in objects_in(text)]
     except (OSError, ValueError) as failed:
-        raise click.ClickException(f"{source}: cannot be read: {failed}") from failed
+        why = getattr(failed, "strerror", None) or failed
+        raise click.ClickException(f"{source}: cannot be read: {why}") from failed
     given = [without_nulls(one) for one in of if one.get("kind") in (_KIND, "BerthConfiguration")]
     if len(given) != 1 or given[0].get("apiVersion") not in _VERSIONS:
-        names = [f"{one.get('kind')} of {one.get('apiVersion')}" for one in given or of]
+        kinds = [one for one in given or of if "kind" in one]
+        names = [f"{one['kind']} of {one.get('apiVersion')}" for one in kinds]
         there = " and ".join(names if given else dict.fromkeys(names))
         raise click.ClickException(
             f"{source}: expected one {_KIND} of {SCHEDULER_API}, v1beta3, v1beta2 or v1beta1, in a"

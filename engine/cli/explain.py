@@ -36,12 +36,12 @@ berth explain filter             a statement, field, function, metric or bundled
 berth explain pod NS/NAME        why a pod is where it is, or is nowhere
 berth explain node NAME          which pending pods a node could take
 
-The decision is made anew, and nothing is changed. The cluster is that of the
-kubeconfig, or with -f that of manifests; with --journal it is the one that the
-decision was made on. Name the policies in force, as for berth run.
+The decision is made again, and nothing is changed. The cluster is read by the
+kubeconfig, or from manifests with -f; with --journal it is the one on which
+the decision was made. Give the policies in force, as for berth run.
 
-With --scheduler nothing is decided: a running scheduler is asked for its last
-decision, for instance over a port-forward to the replica that leads.
+With --scheduler a running scheduler is asked for its last decision, for
+example through a port-forward to the leader.
 """
 
 

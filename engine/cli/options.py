@@ -57,7 +57,7 @@ _verbosity: Final = partial(
     click.option, "-v", "--v", "verbosity", type=level_of, metavar="LEVEL", default="2"
 )
 VERBOSITY: Final = _verbosity(
-    help="Log level; 0: no line per pod, 2: one, 4: more, 5: also why it went there.  [default: 2]"
+    help="Log level; 0: no line per pod, 2: one, 4: more, 5: also why this node.  [default: 2]"
 )
 QUIET_VERBOSITY: Final = _verbosity(hidden=True)
 
@@ -89,7 +89,7 @@ def listening(
         ),
         click.option("--bind-address", metavar="ADDRESS", default=address, help=where),
         click.option(
-            "--tls-cert-file", metavar="FILE", default="", help="A certificate.  [default: its own]"
+            "--tls-cert-file", metavar="FILE", default="", help="Certificate.  [default: its own]"
         ),
-        click.option("--tls-private-key-file", metavar="FILE", default="", help="Its key."),
+        click.option("--tls-private-key-file", metavar="FILE", default="", help="Its private key."),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from types import UnionType
 from typing import Annotated, Any, Final, TypeVar, get_args
 
 import yaml
@@ -31,7 +32,9 @@ _WORDS: Final = {
     "extra_forbidden": "this field is unknown, or not in this version yet",
     "missing": "this field is required",
     "model_type": "expected fields",
-    "string_type": "must be a string; write it in quotes",
+    "list_type": "must be a list, such as [a, b]",
+    "dict_type": "must be fields, NAME: VALUE",
+    "string_type": "must be a string; write a number, true or false in quotes",
     "string_too_short": "must not be empty",
     "too_short": "must not be empty",
 }
@@ -162,8 +165,9 @@ def parse(source: str, kind: type[_D], document: object) -> _D:
         first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
         what = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
         what = _WORDS.get(first["type"], what)
-        if first["type"] == "extra_forbidden":
-            what += nearest(str(first["loc"][-1]), _fields_at(kind, first["loc"][:-1]))
+        if first["type"] in ("extra_forbidden", "model_type"):
+            known = _fields_at(kind, first["loc"]) or _fields_at(kind, first["loc"][:-1])
+            what += nearest(str(*first["loc"][-1:]), known) or f"; known: {', '.join(known)}"
         where = ".".join(str(part) for part in first["loc"] if part != "[key]")
         raise ConfigError(": ".join(filter(None, (source, where, what)))) from failed
 
@@ -175,6 +179,7 @@ def _fields_at(kind: object, place: Sequence[int | str]) -> list[str]:
             kind = {of.alias: of.annotation for of in kind.model_fields.values()}.get(str(part))
         else:
             kind = get_args(kind)[-1] if get_args(kind) else None
+        kind = get_args(kind)[0] if isinstance(kind, UnionType) else kind
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return [str(field.alias) for field in kind.model_fields.values()]
     return []

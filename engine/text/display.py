@@ -60,5 +60,6 @@ def _escape(char: str) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """`; did you mean ...?` with the known names like this one, empty if there are none."""
-    like = get_close_matches(name, known)
+    of = {one.casefold(): one for one in known}
+    like = [of[one] for one in get_close_matches(name.casefold(), of, cutoff=0.71)]
     return f"; did you mean {' or '.join(like)}?" if like else ""

@@ -269,13 +269,13 @@ def test_explain_of_a_code_that_was_split_names_the_new_ones():
     result = berth("explain", "P004")
     assert result.exit_code == 0
     assert result.stdout.startswith("# P004: there is no such statement")
-    assert result.stdout.endswith("a code of its own now: P010: a file of another language\n")
+    assert result.stdout.endswith("a code of its own now: P010: a file in another language\n")
 
 
 def test_explain_of_what_only_the_log_names():
     result = berth("explain", "P603")
     assert result.exit_code == 0
-    assert result.stdout.startswith("# P603: several series of a metric name one node")
+    assert result.stdout.startswith("# P603: several series of a metric for one node")
 
 
 def test_explain_of_a_bundled_policy():

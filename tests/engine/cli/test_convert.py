@@ -358,6 +358,7 @@ def test_what_is_printed_can_be_applied(world):
         ("a: [", "cannot be read"),
         ("kind: Pod\napiVersion: v1\n---\n" * 2, "or not, found Pod of v1\n"),
         ("# nothing", "expected one KubeSchedulerConfiguration"),
+        ("filter: node.ready", "in a ConfigMap or not, found none\n"),
         (
             HEAD.replace("v1\n", "v1alpha1\n"),
             "of kubescheduler.config.k8s.io/v1, v1beta3, v1beta2 or",
