@@ -15,17 +15,21 @@ import math
 import ssl
 import tempfile
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
+from socket import AI_NUMERICHOST, SOCK_STREAM, gaierror, getaddrinfo
 from typing import Final, cast
 from urllib.parse import unquote, urlsplit
 
 import httptools
 import msgspec
+from aiohappyeyeballs import AddrInfoType, start_connection
 
 _INTERIM: Final = 200
 _MOST_HEADER_BYTES: Final = 64 << 10
 _CONNECT_SECONDS: Final = 5.0
+_NEXT_ADDRESS_SECONDS: Final = 0.25
+"""After which the next address of a name is tried as well."""
 _TOTAL_FACTOR: Final = 4.0
 """An answer may take so many times the timeout of a silence in it."""
 _AHEAD_BYTES: Final = 1 << 20
@@ -429,17 +433,16 @@ class Channels:
 
     async def _connect(self) -> _Channel:
         loop, via, channel = asyncio.get_running_loop(), self._via, _Channel(self)
-        secure = via.scheme == "https"
+        tls = self._tls if via.scheme == "https" else None
         name = via.hostname if self._proxied else self._hostname
+        port = via.port or (443 if via.scheme == "https" else 80)
         self._all.add(channel)  # before it is there: a renewal meanwhile is of it, too
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
+                there = await _addresses(via.hostname or "", port)
+                sock = await start_connection(there, happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS)
                 await loop.create_connection(
-                    lambda: channel,
-                    via.hostname or "",
-                    via.port or (443 if secure else 80),
-                    ssl=self._tls if secure else None,
-                    server_hostname=name if secure else None,
+                    lambda: channel, sock=sock, ssl=tls, server_hostname=name if tls else None
                 )
                 if self._connect_head:
                     tls = cast("ssl.SSLContext", self._tls)
@@ -453,6 +456,18 @@ class Channels:
                 raise
             raise NotConnected(error) from error
         return channel
+
+
+async def _addresses(host: str, port: int) -> Sequence[AddrInfoType]:
+    """Where a host is. What is an address already takes no thread.
+
+    Raises:
+        OSError: nowhere.
+    """
+    try:
+        return getaddrinfo(host, port, type=SOCK_STREAM, flags=AI_NUMERICHOST)
+    except gaierror:
+        return await asyncio.get_running_loop().getaddrinfo(host, port, type=SOCK_STREAM)
 
 
 def trusting(

@@ -21,6 +21,10 @@ _LABELS: Final = matching(
     r"[A-Za-z_]\w*( *, *[A-Za-z_]\w*)?",
     "is not a label of a result; write one like node, zone or cluster, or two like src, dst",
 )
+_HEADER: Final = matching(
+    r"(?!(?i:authorization|host)$)[\w.-]+",
+    "is not a header that can be set; write one like X-Scope-OrgID",
+)
 _URL: Final = re.compile(r"https?://\S+")
 _HOST_AND_PORT: Final = re.compile(r"[A-Za-z0-9.-]+:\d{1,5}")
 
@@ -72,6 +76,7 @@ class PrometheusSection(Section):
     password_file: str | None = None
     ca_file: str | None = None
     insecure_skip_verify: bool = False
+    headers: dict[Annotated[str, AfterValidator(_HEADER)], str] = {}
 
     @field_serializer("url")
     def _shown(self, url: str | None) -> str | None:

@@ -19,6 +19,8 @@ _OF_GANGS: Final = "`gang: by pod.group` has the topology of PodGroups with it"
 _VOLUMES: Final = "NodeVolumeLimits counts these volumes, too"
 Arguments = Mapping[str, Any]
 _HOUR: Final = 3600
+_OLD: Final = {"deniedPGExpirationTimeSeconds", "kubeConfigPath", "kubeMaster"}
+"""Arguments of Coscheduling before v1."""
 _REJECTED_ABOVE: Final = 10
 """Percent of a group that may be missing: scheduler-plugins' default, and what the policy has."""
 
@@ -139,7 +141,7 @@ class _CoschedulingArgs(_Args, frozen=True):
 
 
 def _coscheduling(args: Arguments) -> Converted:
-    given = msgspec.convert(args, _CoschedulingArgs)
+    given = msgspec.convert({k: v for k, v in args.items() if k not in _OLD}, _CoschedulingArgs)
     # Source: scheduler-plugins pkg/util/podgroup.go: a wait of 0 is the default one.
     wait, rest = given.permit_waiting_time_seconds or 60, given.pod_group_backoff_seconds
     lost = [
@@ -153,6 +155,8 @@ def _coscheduling(args: Arguments) -> Converted:
             f"podGroupRejectPercentage: {percent}: the policy has {_REJECTED_ABOVE}; with the lines"
             f" of docs/recipes/coscheduling.md as your own write `reject above {percent}% missing`"
         )
+    old = sorted(_OLD & args.keys())
+    lost += [f"its argument {one}: newer versions of the plugin have none" for one in old]
     given_to = f"permit_wait = {min(wait, _HOUR)}s, backoff = {min(rest, _HOUR)}s"
     return Converted(f"coscheduling ({given_to})", tuple(lost))
 

@@ -83,6 +83,9 @@ class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
             if named := self._current_context["context"].safe_get("user"):
                 raise ConfigException(f"the context names user {named!r}, which does not exist")
             self._user = ConfigNode("user", {})
+        if self._user.safe_get("tokenFile"):  # Source: client-go transport/round_trippers.go
+            kept = {key: one for key, one in self._user.value.items() if key != "token"}
+            self._user = ConfigNode("user", kept, self._user.path)
         self._limits = limits or ProgramLimits()
 
     async def load_and_set(self, client_configuration: object) -> None:

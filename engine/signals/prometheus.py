@@ -73,7 +73,7 @@ class _Refused(Exception):  # noqa: N818 - never leaves this module
 
 class _Sample(msgspec.Struct, gc=False):
     metric: dict[str, str]
-    value: tuple[float, str]
+    value: tuple[float, str] | None = None
 
 
 class _Data(msgspec.Struct):
@@ -241,6 +241,7 @@ def parse_vector(result: bytes, by: Sequence[str], *, every: bool = False) -> li
 
     Raises:
         msgspec.DecodeError: it is no instant vector.
+        _Refused: it has samples that are no numbers.
     """
     parsed = []
     # One by one, as decoding keeps the event loop waiting until it returns.
@@ -252,6 +253,8 @@ def parse_vector(result: bytes, by: Sequence[str], *, every: bool = False) -> li
             names = tuple(sample.metric.get(label, "") for label in by)
         else:
             names = tuple(sample.metric[label] for label in by if label in sample.metric)
+        if sample.value is None:
+            raise _Refused("it has native histograms; write histogram_quantile(...) or the like")
         time, text = sample.value
         try:
             value = float(text)
@@ -374,13 +377,13 @@ class PrometheusRefresher:
             raise _Refused(f"the answer cannot be read: {cause(error)}") from error
 
     def _headers(self) -> dict[str, str]:
-        section = self.section
+        section, headers = self.section, dict(self.section.headers)
         if section.token_file is not None:
-            return {"Authorization": f"Bearer {_secret('token', section.token_file)}"}
+            headers["Authorization"] = f"Bearer {_secret('token', section.token_file)}"
         if section.password_file is not None:
             password = _secret("password", section.password_file)
-            return _basic(quote(section.username or ""), quote(password))
-        return {}
+            headers |= _basic(quote(section.username or ""), quote(password))
+        return headers
 
 
 def _secret(what: str, file: str) -> str:

@@ -210,19 +210,16 @@ class SignalStore:
             if gone.values.size <= _RETIRED_SLOTS:
                 self._retired[question] = gone
         for question in wanted - self._entries.keys():
-            kept = question in self._retired
-            made = self._retired.pop(question) if kept else Samples(question, self._directory)
-            self._entries[question] = made
+            kept = self._retired.pop(question, None)
+            self._entries[question] = kept or Samples(question, self._directory)
         self._changes += 1
 
     def questions(self, source: str = PROMETHEUS) -> Mapping[Question, float]:
         """What a source has to be asked, and how often in seconds."""
         every: dict[Question, float] = {}
         for spec in self._specs.values():
-            question = spec.question
-            if question.source != source:
-                continue
-            every[question] = min(every.get(question, math.inf), spec.every_seconds)
+            if (question := spec.question).source == source:
+                every[question] = min(every.get(question, math.inf), spec.every_seconds)
         return every
 
     def names(self, question: Question) -> str:

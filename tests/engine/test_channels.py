@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import socket
 import sys
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -335,6 +336,33 @@ def test_nobody_listens() -> None:
         assert isinstance(refused.value.cause, ConnectionRefusedError)
 
     asyncio.run(main())
+
+
+def test_of_several_addresses_a_silent_one_hides_no_other() -> None:
+    """Where more wait to be accepted than there is room for, nobody hears of a new connection."""
+
+    class Loop(asyncio.SelectorEventLoop):
+        async def getaddrinfo(self, *_: Any, **__: Any) -> Any:
+            first = (socket.AF_INET, socket.SOCK_STREAM, 6, "", full.getsockname())
+            return [first, (*first[:4], ("127.0.0.1", first[4][1]))]
+
+    async def main() -> None:
+        listener = await asyncio.start_server(Server(iter([[OK]])).serve, sock=good)
+        channels = Channels(f"http://several.example:{full.getsockname()[1]}")
+        assert (await get(channels)).body == b"hi"
+        channels.close()
+        listener.close()
+
+    with ExitStack() as stack:
+        full, good, *waiting = (stack.enter_context(socket.socket()) for _ in range(5))
+        full.bind(("127.0.0.2", 0))
+        full.listen(0)
+        good.bind(("127.0.0.1", full.getsockname()[1]))
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(full.getsockname())
+        with asyncio.Runner(loop_factory=Loop) as runner:
+            runner.run(main())
 
 
 def test_headers_have_no_line_breaks() -> None:

@@ -216,11 +216,16 @@ def test_what_the_policy_for_gangs_does_not_have_is_said(world):
         "    use coscheduling (permit_wait = 60s, backoff = 0s)"
     ]
     assert world.told() == []
-    [line] = use(podGroupBackoffSeconds=7200, podGroupRejectPercentage=50)
+    [line] = use(
+        podGroupBackoffSeconds=7200, podGroupRejectPercentage=50, deniedPGExpirationTimeSeconds=3
+    )
     assert line == "    use coscheduling (permit_wait = 60s, backoff = 3600s)"
-    [longer, percentage] = world.told()
+    [longer, percentage, old] = world.told()
     assert "7200 seconds are more than the hour" in longer
     assert "write `reject above 50% missing`" in percentage
+    assert (
+        "its argument deniedPGExpirationTimeSeconds: newer versions of the plugin have none" in old
+    )
     world.loaded()
 
 

@@ -612,12 +612,14 @@ class TestConfiguration:
         async def check(request: web.Request) -> web.StreamResponse:
             good = request.headers["Authorization"] == "Bearer new"
             if not good:
+                assert request.headers["Authorization"] == "Bearer old"
                 token.write_text("new")
             return web.Response(status=200 if good else 401)
 
         async def run() -> None:
             async with serving(check) as script:
-                config = kubeconfig(f"http://127.0.0.1:{script.port}", tokenFile=str(token))
+                users = {"tokenFile": str(token), "token": "not while there is a file"}
+                config = kubeconfig(f"http://127.0.0.1:{script.port}", **users)
                 path = tmp_path / "config"
                 path.write_text(yaml.safe_dump(config))
                 session = await Session.connect(path)

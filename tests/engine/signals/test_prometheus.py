@@ -171,6 +171,10 @@ def test_one_question_for_all_nodes_when_it_is_due() -> None:
         (success({"resultType": "matrix", "result": []}), "a matrix; leave the range out"),
         (success({"resultType": "string", "result": [NOW, "x"]}), "a string; series are needed"),
         (success({"resultType": "vector", "result": [{"metric": {}}]}), "cannot be read"),
+        (
+            success({"resultType": "vector", "result": [{"metric": {}, "histogram": [NOW, {}]}]}),
+            "it has native histograms; write histogram_quantile(...) or the like",
+        ),
         (text(" " * 3000), "too large"),
         (success(f"{'[' * 900}{']' * 900}"), "cannot be read"),
         (raw(b'{"status":"success","x":%b,"data":7}' % (b"[" * 900 + b"]" * 900)), "cannot be"),
@@ -372,7 +376,7 @@ def test_the_token_is_read_each_time(tmp_path: Path) -> None:
         token = tmp_path / "token"
         async with serving(vector(a=1)) as bench:
             bench.store.set_specs([SPEC])
-            refresher = bench.refresher(token_file=str(token))
+            refresher = bench.refresher(token_file=str(token), headers={"X-Scope-OrgID": "a|b"})
             await refresher.turn()
             assert "token file" in bench.store.status()[0].error
             for word in ("one", "two"):
@@ -381,6 +385,7 @@ def test_the_token_is_read_each_time(tmp_path: Path) -> None:
                 await refresher.turn()
                 headers = bench.asked[-1].headers
                 assert headers["Authorization"] == f"Bearer {word}"
+                assert headers["X-Scope-OrgID"] == "a|b"
 
     asyncio.run(run())
 
