@@ -21,10 +21,10 @@ from engine.cli.refusals import reported
 from engine.cli.replay import frameworks_of
 from engine.cli.run import with_flags
 from engine.config import ConfigError, load
-from engine.display import plain
+from engine.display import few, plain
 from engine.explain.gangs import group_of, start_of
 from engine.explain.pods import Explanation, Guest, explain, guests
-from engine.explain.told import few, lines_of, lines_of_node, object_of, object_of_node
+from engine.explain.told import lines_of, lines_of_node, object_of, object_of_node
 from engine.framework.effects import POD_SCHEDULED
 from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Snapshot
