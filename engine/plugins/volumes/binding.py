@@ -388,6 +388,5 @@ _EVENTS: Final = (
     on(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
     on(Resource.CSI_NODE, _COMES, differs(CSINode, migrated_plugins)),
     on(Resource.CSI_DRIVER, Action.UPDATE, changed(CSIDriver, _forgets_room)),
-    on(Resource.CSI_DRIVER, Action.UPDATE | Action.DELETE, ours=True),
     on(Resource.CSI_STORAGE_CAPACITY, _COMES, changed(CSIStorageCapacity, _has_more_room)),
 )

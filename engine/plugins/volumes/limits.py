@@ -68,8 +68,6 @@ class NodeVolumeLimits:
                 on(Resource.CSI_NODE, Action.ADD),
                 on(Resource.CSI_NODE, Action.UPDATE, changed(CSINode, _raises)),
                 on(Resource.CSI_NODE, Action.UPDATE, changed(CSINode, _opens), ours=True),
-                on(Resource.NODE, Action.ADD, ours=True),  # after its CSINode
-                on(Resource.CSI_DRIVER, Action.UPDATE | Action.DELETE, ours=True),
                 on(Resource.ASSIGNED_POD, Action.DELETE, had_volumes),
                 on(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, is_one_of(claim_names)),
                 on(Resource.VOLUME_ATTACHMENT, Action.DELETE, gone(VolumeAttachment, _frees)),
