@@ -57,12 +57,12 @@ def queue_hooks(framework: AnyFramework, newest: Callable[[], Snapshot]) -> Queu
         lambda pod, plugins: framework.turns_at(pod, newest(), plugins),
         framework.gates_move,
         framework.sorter,
-        lambda pod: _alike(framework, pod, newest()),
+        lambda pod: alike(framework, pod, newest()),
         (lambda pod: framework.kin(pod, newest())) if framework.gangs else None,
     )
 
 
-def _alike(framework: AnyFramework, pod: PodInfo, snapshot: Snapshot) -> Hashable:
+def alike(framework: AnyFramework, pod: PodInfo, snapshot: Snapshot) -> Hashable:
     """A key of pods of which one can be tried for all; None: no other stands for this one.
 
     Not where keys move: a pod may have been rejected under another one. A nominated pod is tried by

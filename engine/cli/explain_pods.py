@@ -23,7 +23,7 @@ from engine.cli.settings import with_flags
 from engine.configuration.settings import ConfigError, load
 from engine.explain.gangs import group_of, start_of
 from engine.explain.pods import Explanation, Guest, explain, guests
-from engine.explain.rendering import few, lines_of, lines_of_node, object_of, object_of_node
+from engine.explain.rendering import lines_of, lines_of_node, object_of, object_of_node
 from engine.framework.effects import POD_SCHEDULED
 from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Snapshot
@@ -31,7 +31,7 @@ from engine.journal.replay import replay
 from engine.kube.errors import KubeError
 from engine.objects import Condition, Pod
 from engine.pods.podinfo import PodInfo, make_pod_info
-from engine.text.display import plain
+from engine.text.display import few, plain
 
 _ANEW: Final = "Decided anew from what the cluster has now; nothing was changed."
 

@@ -7,14 +7,13 @@ from typing import Any, Final
 
 from msgspec import to_builtins
 
+from engine.text.display import few
 from engine.explain.misses import Miss, Node
 from engine.explain.pods import Explanation, Guest, differing, votes
 from engine.explain.scores import Ranking, Scored
 
 _COLUMNS: Final = 4
 """Nodes side by side in the table of scores."""
-_NAMES: Final = 4
-"""Pods or nodes that are named before they are counted."""
 _VALUES: Final = 12
 
 
@@ -135,12 +134,6 @@ def _nodes(told: Explanation, most: int, also: Sequence[str]) -> Iterator[str]:
             yield from _miss(miss, "      ")
     if count > len(nodes):
         yield f"  and {count - len(nodes)} more"
-
-
-def few(names: Sequence[str]) -> str:
-    """The first of many names, and how many more there are."""
-    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    return ", ".join(names[:_NAMES]) + more
 
 
 def _miss(miss: Miss, indent: str) -> Iterator[str]:

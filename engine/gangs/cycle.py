@@ -49,9 +49,8 @@ from engine.notices import said
 from engine.placement import Placement
 from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod, SchedulingQueue, SubQueue
-from engine.text.display import but_digits
+from engine.text.display import but_digits, few
 
-_NAMED: Final = 5
 _FEW: Final = 16
 """Members that are told each number anew."""
 _ABSENT: Final = (SubQueue.GATED, SubQueue.IN_FLIGHT, SubQueue.WAITING)
@@ -181,10 +180,10 @@ class Gangs:
             gated = [one.pod for one in self.queue.kin(gang.key) if one.where is SubQueue.GATED]
             going = {one.name for one in gated if self._cache.nominations.is_evicting(one.uid)}
             held = {one.name for one in gated} - going
-            why += f"; {_named(held)} held by a gate" if held else ""
-            why += f"; {_named(going)} waiting for its victims to be gone" if going else ""
+            why += f"; {few(sorted(held))} held by a gate" if held else ""
+            why += f"; {few(sorted(going))} waiting for its victims to be gone" if going else ""
             failed = {one.pod.name for one in self.queue.kin(turn.gang.key) if one.errors}
-            why += f"; {_named(failed)} waiting after an error" if failed else ""
+            why += f"; {few(sorted(failed))} waiting after an error" if failed else ""
         return None if why is None else f"{why} ({gang.place})"
 
     def _has_enough(self, turn: Turn) -> bool:
@@ -226,7 +225,6 @@ class Gangs:
             self._give_back(turn)
             yield from self._instead_of_younger(turn)
         if not turn.started:
-            self._give_back(turn)
             if (yield from self._rescued(turn)):
                 return
             self._give_back(turn)
@@ -265,12 +263,15 @@ class Gangs:
             refusing |= set(found.values()) if alone and found else set()
 
     def _place(self, turn: Turn, nodes: Mapping[str, str] | None) -> Steps[None]:
-        """Each member gets a node, by a cycle of its own; with `nodes`, that one and no other."""
-        turn.refused.clear()
+        """Each member gets a node, by a cycle of its own; with `nodes`, that one and no other.
+
+        Who got none is asked again once another one has a node, which he may need beside him.
+        """
         for uid in () if nodes is None else turn.promised:
             self._cache.withdraw(uid)  # the plan is beside no promises of theirs
         members = {one.pod.uid: one for one in turn.members}
-        for uid in members if nodes is None else nodes:  # in the order of the plan
+        order, again = list(members if nodes is None else nodes), list[str]()
+        for uid in order:  # it grows; that of a plan does not
             queued = members[uid]
             yield
             if not self._waits(queued):
@@ -287,8 +288,12 @@ class Gangs:
                 if not turn.chosen:
                     self._answers = self.queue.answers
                 turn.chosen.append(found)
+                turn.refused.pop(uid, None)
+                order += again
+                again.clear()
             else:
-                turn.refused.append(found)
+                turn.refused[uid] = found
+                again += [uid] if nodes is None else []
         self._forget_gone(turn)
 
     def _forget_gone(self, turn: Turn) -> None:
@@ -308,12 +313,9 @@ class Gangs:
         return node is not None and self._cache.nodes.row(node) >= 0
 
     def _place_as(self, turn: Turn, nodes: Mapping[str, str]) -> Steps[None]:
-        refused = list(turn.refused)
         yield from self._place(turn, nodes)
-        known = turn.placed | {one.queued.pod.uid for one in turn.refused}
-        turn.refused += [one for one in refused if one.queued.pod.uid not in known]
         # A plan knows of room, and not of what is reserved, nor of what permits say.
-        fit = len(turn.chosen) + sum(one.status is not None for one in turn.refused)
+        fit = len(turn.chosen) + sum(one.status is not None for one in turn.refused.values())
         turn.most = max(turn.most, turn.reserved + fit)
 
     def _plan(self, turn: Turn, refusing: Collection[str] = ()) -> Steps[Mapping[str, str] | None]:
@@ -401,11 +403,11 @@ class Gangs:
             found = yield from self._in_slices(rescuers.rescue(domains), rescuers.absent)
         except (PluginError, OutdatedError):
             return False
-        turn.keeps_promises = found.waits
+        turn.keeps_promises = rescuers.only_wait and not found.found
         if not found.found or not all(self._waits(queued) for queued, _ in found.found):
             return False
         names = sorted({result.nominated or "" for _, result in found.found})
-        words = f"{turn.gang.title}: preempts on {_named(names)} ({turn.gang.place})"
+        words = f"{turn.gang.title}: preempts on {few(names)} ({turn.gang.place})"
         for queued, result in found.found:
             self.evictions.evict(queued.pod, result)
         nominated = {queued.pod.uid: result.nominated for queued, result in found.found}
@@ -440,34 +442,26 @@ class Gangs:
 
     def _end(self, turn: Turn) -> None:
         if turn.started:
-            self._start(turn)
+            for one in turn.chosen:
+                self.placement.go(one)
+            self.holds.started(turn.gang)
+            self._refuse_others(turn, "")
         elif turn.may_wait and (turn.chosen or turn.gang.key in self.holds):
             self._hold(turn)
         else:
             self._fail(turn)
 
-    def _start(self, turn: Turn) -> None:
-        for one in turn.chosen:
-            self.placement.go(one)
-        self.holds.started(turn.gang)
-        self._refuse_others(turn, "")
-
     def _hold(self, turn: Turn) -> None:
-        gang = turn.gang
-        there = turn.reserved + len(turn.chosen)
-        placed = turn.placed
+        placed, words = turn.placed, turn.gang.why_waiting(turn.reserved + len(turn.chosen))
         left = [one.pod.name for one in turn.members if one.pod.uid not in placed]
-        words = gang.why_waiting(there)
-        if left:
-            words += f"; {_named(left)} missing"
+        words += f"; {few(sorted(left))} missing" if left else ""
         self._break_promises(turn)
-        self.holds.hold(turn, f"{words} ({gang.place})")
+        self.holds.hold(turn, f"{words} ({turn.gang.place})")
         self._refuse_others(turn, words)
 
     def _refuse_others(self, turn: Turn, words: str) -> None:
         """Those without a node are queued again, for what each was told."""
         placed = turn.placed
-        refused = {one.queued.pod.uid: one for one in turn.refused}
         for queued in turn.members:
             uid = queued.pod.uid
             if uid in placed:
@@ -478,10 +472,10 @@ class Gangs:
                 self.queue.activate([uid])
             if not self._waits(queued):
                 self.queue.done(uid)
-            elif uid in refused and not words:
-                self.placement.refuse(refused[uid])
+            elif uid in turn.refused and not words:
+                self.placement.refuse(turn.refused[uid])
             else:
-                one = refused.get(uid)
+                one = turn.refused.get(uid)
                 said = words or f"{turn.gang.title}: no room for this pod beside the others"
                 message = said if one is None else f"{said}. {one.why}"
                 nominated = "" if uid in turn.broken else None
@@ -491,9 +485,8 @@ class Gangs:
         gang = turn.gang
         self._give_back(turn)
         words = gang.why_unfit(turn.most)
-        names = [one.queued.pod.name for one in turn.refused]
-        if names:
-            named = _named(names)
+        if turn.refused:
+            named = few(sorted(one.queued.pod.name for one in turn.refused.values()))
             fits = turn.most >= gang.minimum
             words += f"; {named} refused" if fits else f"; no room for {named}"
         if turn.cut_short:
@@ -518,7 +511,7 @@ class Gangs:
 
         Where a plan did, by what all of them say, that is nobody in particular.
         """
-        rejecting = [one.plugins for one in turn.refused]
+        rejecting = [one.plugins for one in turn.refused.values()]
         if turn.gang.domain is not None:
             filters = self.basis.framework_of(turn.members[0].pod).filters
             rejecting.append(frozenset([name for name, _ in filters]))
@@ -552,9 +545,3 @@ def _is_absent(queued: QueuedPod) -> bool:
     """Whether no other member's turn is its turn, too: what failed would fail again at once."""
     failed = queued.where is SubQueue.BACKOFF and queued.errors
     return bool(failed) or queued.pretended or queued.where in _ABSENT
-
-
-def _named(names: Collection[str]) -> str:
-    shown = sorted(names)[:_NAMED]
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")

@@ -9,14 +9,14 @@ the keys of the rule that evicts. Whatever is tried is taken back before this re
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.basis import Basis
+from engine.basis import Basis, alike
 from engine.choice import Chosen, Refused
 from engine.collective.packing import Steps
 from engine.collective.search import cheapest
@@ -45,20 +45,19 @@ _NOTHING: Final = PostFilterResult(unschedulable(), nominated="")
 class Rescue:
     """What helps: for each member that evicting makes room for, where and whom.
 
-    `there` are members that have room without, and where. `waits`: nothing is to be done
-    but to wait for victims that are going already.
+    `there` are members that have room without, and where.
     """
 
     found: Sequence[tuple[QueuedPod, PostFilterResult]] = ()
     there: Sequence[tuple[PodInfo, str]] = ()
-    waits: bool = False
 
 
 @dataclass(eq=False)
 class Rescuers:
     """One search, for members that wait, of a gang of which none has a node by its turn.
 
-    `absent` are the victims, for whoever lets others have a turn meanwhile.
+    `absent` are the victims, for whoever lets others have a turn meanwhile. `only_wait`: where
+    nothing is found, there are victims that are going already.
     """
 
     basis: Basis
@@ -69,7 +68,10 @@ class Rescuers:
 
     def __post_init__(self) -> None:
         self.absent = Absent(self.basis.cache)
+        self.only_wait = False
         self._asked = 0
+        self._there: list[Chosen] = []
+        self._found: list[tuple[QueuedPod, PostFilterResult]] = []
 
     def rescue(self, domains: Sequence[Domain]) -> Steps[Rescue]:
         """What would let enough members start; nothing found: there is no way, or only to wait."""
@@ -79,50 +81,56 @@ class Rescuers:
                 break
             each.append((yield from self._in(rows)))
         helps = [one for one in each if one.found]
-        waits = any(one.waits for one in each)
-        return _cheapest(helps, self.basis.snapshot()) if helps else Rescue(waits=waits)
+        return _cheapest(helps, self.basis.snapshot()) if helps else Rescue()
 
     def _in(self, rows: Domain) -> Steps[Rescue]:
-        turn, members = self.turn, self.members
-        there: list[Chosen] = []
-        found: list[tuple[QueuedPod, PostFilterResult]] = []
-        cache, spare, waits = self.basis.cache, len(members) - turn.wanted, False
+        self._there, self._found = [], []
+        # The least important first: whatever is free is theirs, as they can evict the fewest.
+        asked, left = list[QueuedPod](), sorted(self.members, key=lambda one: one.pod.priority)
         try:
-            # The least important first: whatever is free is theirs, as they can evict the fewest.
-            for queued in sorted(members, key=lambda one: one.pod.priority):
-                if len(there) + len(found) >= turn.wanted or spare < 0:
-                    break
-                yield
-                if not self.waits(queued):
-                    spare -= 1
-                    continue
-                result = yield from self._asked_for(queued, rows, there)
-                if result is None:
-                    continue
-                if not (result.status.ok and result.nominated):
-                    turn.rescuers |= result.plugins
-                    waits |= result.nominated is None and queued.pod.uid in turn.promised
-                    spare -= 1
-                    continue
-                for one in result.evictions:
-                    self.absent.send(one.pod.uid)
-                cache.assume(queued.pod, result.nominated)
-                found.append((queued, result))
-            enough = len(there) + len(found) >= turn.wanted
+            # Again while that gives some a place: others may need those beside them.
+            while len(left) != len(asked) and not self._enough():
+                asked, left = left, (yield from self._left(left, rows))
         finally:
-            for queued, _ in reversed(found):
-                cache.forget(queued.pod.uid)
-            for chosen in reversed(there):
+            for queued, _ in reversed(self._found):
+                self.basis.cache.forget(queued.pod.uid)
+            for chosen in reversed(self._there):
                 self.placement.give_back(chosen, tell_beside=None)
             self.absent.recall()
-        if not enough or not found:
-            return Rescue(waits=waits)
-        return Rescue(found, [(one.queued.pod, one.node) for one in there])
+        if not self._enough() or not self._found:
+            return Rescue()
+        return Rescue(self._found, [(one.queued.pod, one.node) for one in self._there])
 
-    def _asked_for(
-        self, queued: QueuedPod, rows: Domain, there: list[Chosen]
-    ) -> Steps[PostFilterResult | None]:
-        """What would make room for a member; None: it has a node, which is in `there` now."""
+    def _enough(self) -> bool:
+        return len(self._there) + len(self._found) >= self.turn.wanted
+
+    def _left(self, members: Sequence[QueuedPod], rows: Domain) -> Steps[list[QueuedPod]]:
+        """Who has no way to a place beside those before; one of each kind is asked about."""
+        turn, left, hopeless = self.turn, list[QueuedPod](), set[Hashable]()
+        for queued in members:
+            yield
+            if self._enough() or not self.waits(queued):
+                continue
+            pod = queued.pod
+            key = alike(self.basis.framework_of(pod), pod, self.basis.snapshot())
+            kind = pod.pod.spec.scheduler_name, pod.uid if key is None else key
+            result = _NOTHING if kind in hopeless else (yield from self._asked_for(queued, rows))
+            if result is None:
+                continue
+            if result.status.ok and result.nominated:
+                for one in result.evictions:
+                    self.absent.send(one.pod.uid)
+                self.basis.cache.assume(pod, result.nominated)
+                self._found.append((queued, result))
+                continue
+            turn.rescuers |= result.plugins
+            self.only_wait |= result.nominated is None and pod.uid in turn.promised
+            hopeless.add(kind)
+            left.append(queued)
+        return left
+
+    def _asked_for(self, queued: QueuedPod, rows: Domain) -> Steps[PostFilterResult | None]:
+        """What would make room for a member; None: it has a node, and is in `_there` now."""
         pod = queued.pod
         answer: Chosen | Refused | None
         try:
@@ -134,7 +142,7 @@ class Rescuers:
         except PluginError:
             return _NOTHING  # told to `on_fault`; the gang does not fit
         if isinstance(answer, Chosen):
-            there.append(answer)
+            self._there.append(answer)
             return None
         self._asked += 1
         progress = SearchProgress(SLICE_RUNS)

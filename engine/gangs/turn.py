@@ -34,7 +34,7 @@ class Turn:
     `mates` are the members that had nodes when it began, `reserved` how many of them have them yet.
     `promised` are the nodes that members were promised before, with ranks, kept where victims are
     still going, else `broken` with the attempt. `most` is how many members would have nodes at
-    best. `rescuers` found nobody to evict for a member, and may later.
+    best. `refused` are members by UID. `rescuers` found nobody to evict for one, and may later.
     """
 
     plugin: str
@@ -45,7 +45,7 @@ class Turn:
     reserved: int
     bound: frozenset[str]
     chosen: list[Chosen] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
+    refused: dict[str, Refused] = field(default_factory=dict)
     promised: dict[str, tuple[str, int]] = field(default_factory=dict)
     keeps_promises: bool = False
     broken: frozenset[str] = frozenset()

@@ -6,7 +6,7 @@ Changes no meaning: what a terminal obeys, or a reader is fooled by, is written 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Final
 
@@ -14,6 +14,8 @@ _USER: Final = re.compile(r"(?<=:)//[^/?#]*@")
 LINE: Final = 1024
 """Characters of one text that are shown where nothing else limits it."""
 CUT: Final = " ..."
+_FEW: Final = 5
+"""Pods or nodes that are named before they are counted."""
 _NO_DIGITS: Final = dict.fromkeys(map(ord, "0123456789"))
 # Control characters, separators of lines, and what turns the direction of text; surrogates cannot
 # be written at all.
@@ -37,6 +39,12 @@ def plain(text: str, most: int = LINE, *, keep: str = "") -> str:
 def but_digits(text: str) -> str:
     """The text without digits: by it texts are compared whose numbers change all the time."""
     return text.translate(_NO_DIGITS)
+
+
+def few(names: Sequence[str]) -> str:
+    """The first of many names, and how many more there are."""
+    more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
+    return ", ".join(names[:_FEW]) + more
 
 
 def one_line(text: str, most: int = LINE) -> str:

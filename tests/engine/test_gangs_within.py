@@ -80,6 +80,25 @@ async def test_members_that_need_another_one_beside_them_start_with_it(leader, b
     assert len(made.edge.binds) == 3
 
 
+@pytest.mark.parametrize("by", ["rule", "affinity"])
+@pytest.mark.parametrize("full", [False, True])
+@in_a_loop
+async def test_members_are_asked_again_once_another_one_that_they_need_has_a_place(by, full):
+    """Also where the gang may wait for some, and where others have to go for each of them."""
+    made = world("a1", "a2", text=f"{GANG} wait 60s reject above 40% missing\n{BESIDE}")
+    for name in ("a1", "a2", "a3") if full else ():
+        made.handlers.nodes.on_add(node(name))
+        low(made, name)
+    for number in range(3):
+        labels = {"role": "leader"} if number == 2 else {"with": "g-2"} if by == "rule" else {}
+        spec = {} if number == 2 or by == "rule" else {"affinity": TOGETHER}
+        member(made, "g", number, size=3, priority=10, labels=labels, spec=spec)
+    await settle(made)
+    assert made.edge.evictions == (["low-a1", "low-a2", "low-a3"] if full else [])
+    waits = [made.where(f"g-{number}") is SubQueue.WAITING for number in range(3)]
+    assert waits == ([False] * 3 if full else [True, False, True])
+
+
 # ---- slices --------------------------------------------------------------------------------------
 
 
