@@ -128,6 +128,7 @@ class App:
         self.signals = SignalStore(clock=clock)
         self._worlds = settings_worlds(self.settings)
         self._profiles = make_profiles(self.settings)
+        self._kinds = resources.kinds_of(self._profiles)
         self._extenders = Extenders(self.settings.extenders)
         plain = self.frameworks_of(NO_POLICIES)
         self.queue = SchedulingQueue(
@@ -201,9 +202,9 @@ class App:
             binder: Binder = KubeBinder(gate, is_gone=lambda uid: self.cache.node_of(uid) is None)
             if self._extenders.bind:
                 binder = ExtenderBinder(self._extenders, binder, gate.may_write)
-            self.scheduler = self._make_scheduler(
-                Edge(binder, statuses, events, KubeEffectWriter(gate, wiring), asyncio.sleep), whole
-            )
+            writer = KubeEffectWriter(gate, wiring, self._kinds)
+            edge = Edge(binder, statuses, events, writer, asyncio.sleep)
+            self.scheduler = self._make_scheduler(edge, whole)
             advises = self._options.advises
             self.scheduler.leads = not (elector.election.leader_elect or advises)
             kept = self._keeping(gate, wiring, events, identity)
@@ -412,7 +413,7 @@ class App:
             Reflector(session, resources.nodes(), handlers.nodes, wiring),
             pods,
         ]
-        for kind in resources.KINDS:
+        for kind in self._kinds:
             handler = handlers.of(kind.wakes, self.scheduler.changes.changed)
             reflectors.append(Reflector(session, kind.resource(), handler, wiring))
         for resource, source in self._in_force.watched if self._in_force is not None else ():
