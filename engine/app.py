@@ -123,6 +123,7 @@ class App:
         self._worlds = worlds_of(self.settings.berth)
         self._profiles = make_profiles(self.settings)
         self._names = frozenset(one.scheduler_name for one in self._profiles)
+        self._kinds = resources.kinds_of(self._profiles)
         self._extenders = Extenders(self.settings.extenders)
         plain = self.frameworks_of(NO_POLICIES)
         self.queue = SchedulingQueue(
@@ -192,7 +193,7 @@ class App:
             statuses = KubePodStatusWriter(gate, wiring)
             events = KubeEventSink(gate, wiring, controller=self.settings.scheduler_name, host=host)
             whole = WholeObjects(gate.lane(Priority.BINDING))
-            writer = KubeEffectWriter(gate, wiring)
+            writer = KubeEffectWriter(gate, wiring, self._kinds)
             edge = Edge(self._binder(gate), statuses, events, writer, asyncio.sleep)
             self.scheduler = self._make_scheduler(edge, whole)
             advises = self._options.advises
@@ -415,7 +416,7 @@ class App:
             Reflector(session, resources.nodes(), handlers.nodes, wiring),
             pods,
         ]
-        for kind in resources.KINDS:
+        for kind in self._kinds:
             handler = handlers.of(kind.wakes, self.scheduler.changes.changed)
             reflectors.append(Reflector(session, kind.resource(), handler, wiring))
         for resource, source in self._in_force.watched if self._in_force is not None else ():

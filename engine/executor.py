@@ -159,7 +159,10 @@ class Executor:
                 self._moved.clear()
                 if self._cancelled:
                     return failed(self._cancelled)
-                status = effect.check(self.snapshot())
+                try:
+                    status = effect.check(self.snapshot())
+                except Exception as fault:  # noqa: BLE001 - a plugin's: only its pod fails
+                    return failed(f"waiting for {effect.what}: {fault!r}")
                 if status.code is not Code.PENDING:
                     return status
                 left = deadline - self.clock.monotonic()

@@ -1,6 +1,7 @@
 """Columns that grow: NumPy arrays with a read-only view for readers and a memoryview for one row.
 
-Source of the memoryview habit: writing one item through it costs a third of NumPy's item access.
+Single rows are written through the memoryview, which takes a third of the time of NumPy's item
+access.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Column:
 
     @property
     def nbytes(self) -> int:
-        """What it takes."""
+        """The size in bytes."""
         return self._array.nbytes
 
     def grow(self, capacity: int) -> None:
@@ -104,10 +105,9 @@ class Column:
 
 
 class Derived(Generic[_T]):
-    """Columns built on demand, by name, with what reads them off an object; bounded by bytes.
+    """Columns built on demand, by name, each with the function that computes it; bounded by bytes.
 
-    When they are too many, those that were not asked for the longest go; asked for again, they are
-    built again.
+    Beyond the bound the least recently used ones are dropped; they are built again on demand.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -118,7 +118,7 @@ class Derived(Generic[_T]):
         return iter(self._columns.values())
 
     def get(self, name: str) -> Column | None:
-        """The column, the last to go from now on."""
+        """The column, which is the most recently used one from now on."""
         found = self._columns.pop(name, None)
         if found is None:
             return None
@@ -126,15 +126,15 @@ class Derived(Generic[_T]):
         return found[0]
 
     def named(self, prefix: str) -> list[tuple[Column, Callable[[_T], object]]]:
-        """Those whose name begins so."""
+        """The columns whose name begins with the prefix."""
         return [found for name, found in self._columns.items() if name.startswith(prefix)]
 
     def drop(self, name: str) -> bool:
-        """Lets a column go; whether it was there."""
+        """Drops a column; False if there was none."""
         return self._columns.pop(name, None) is not None
 
     def put(self, name: str, column: Column, of: Callable[[_T], object]) -> bool:
-        """Keeps a new column. True if others went for it."""
+        """Adds a column. True if others were dropped for it."""
         self._columns[name] = column, of
         least = self._most // MOST_COLUMNS
         sizes = {name: max(one.nbytes, least) for name, (one, _) in self._columns.items()}
@@ -149,7 +149,7 @@ class Derived(Generic[_T]):
 
 
 class ReadOff(ABC, Generic[_T]):
-    """A table with columns of what is read off its objects, built when first asked for."""
+    """A table with columns that are computed from its objects, built on first use."""
 
     _dictionary: Dictionary
 
@@ -157,13 +157,13 @@ class ReadOff(ABC, Generic[_T]):
     def derived(
         self, name: str, dtype: type, default: object, of: Callable[[_T], object]
     ) -> NDArray[Any]:
-        """A column of any kind, an entry a row; its name says its kind, too."""
+        """A column of any type, with an entry for each row; its name has to include the type."""
 
     def text(self, column: str, of: Callable[[_T], str | None]) -> CodeColumn:
-        """Dictionary codes of a text of each, -1 = missing.
+        """Dictionary codes of a text of each object, -1 = missing.
 
-        Built with `of` on first use under the name `column` and kept up to date; whoever uses a
-        name must always give the same function. `label_column` and `annotation_column` make such
+        Built with `of` on first use under the name `column` and kept up to date; one name must
+        always be used with the same function. `label_column` and `annotation_column` return such
         pairs for nodes.
         """
 

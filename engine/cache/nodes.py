@@ -79,11 +79,11 @@ class _Sparse:
 
 
 class NodeColumns(ReadOff[Node]):
-    """One row a node. Amounts are milli-cores for cpu, bytes for memory, counts otherwise.
+    """A row for each node. Amounts are milli-cores for cpu, bytes for memory, counts otherwise.
 
-    This is what readers may ask; `NodeTable` has what writes. A resource has columns while a node
-    names it. What only pods on nodes ask for, and what passes MOST_RESOURCES, is kept by row; what
-    only waiting pods ask for is nowhere.
+    The reading half; `NodeTable` writes. A resource has columns while a node names it. Resources
+    that only pods on nodes request, and those beyond MOST_RESOURCES, are kept by row; those that
+    only waiting pods request are not kept.
     """
 
     def __init__(self, dictionary: Dictionary) -> None:

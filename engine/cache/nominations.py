@@ -50,11 +50,11 @@ class Nominations:
         return self._on.get(node, NOBODY).values()
 
     def each(self) -> Iterator[tuple[str, Collection[PodInfo]]]:
-        """Nodes and the pods nominated to them."""
+        """The nodes with nominated pods, each with these pods."""
         return ((node, promised.values()) for node, promised in self._on.items())
 
     def node_of(self, uid: str) -> str:
-        """The nominated node of the pod, empty if none; its status may be older than that."""
+        """The nominated node of the pod, empty if none; newer than the pod's status."""
         return self.nodes.get(uid, "")
 
     def is_evicting(self, uid: str) -> bool:

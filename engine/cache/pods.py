@@ -31,25 +31,25 @@ _OF_NAMESPACES: Final = "of its namespace: "
 
 
 class Ledger(Protocol):
-    """Sums over the pods that have a node, known or not, from being assumed to being gone."""
+    """Sums over the pods that have a node (known or not), from assumed to deleted."""
 
     @property
     def of_namespaces(self) -> bool:
-        """Whether what it counts depends on pods' namespaces too; then it is made anew for them."""
+        """Whether it depends on pods' namespaces; then a change of these builds it anew."""
         ...
 
     def count(self, pod: PodInfo, sign: int) -> None:
-        """A pod came (1) or went (-1)."""
+        """A pod was added (1) or removed (-1)."""
         ...
 
 
 class PodColumns(ReadOff[PodInfo]):
-    """One row a pod that is bound or assumed and not finished.
+    """A row for each pod that is bound or assumed and not finished.
 
-    This is what readers may ask; `PodTable` has what writes.
+    The reading half; `PodTable` writes.
 
-    Rows stay dense: the last one moves to where one was removed, so that a pass over all pods need
-    not leave any out.
+    Rows stay dense: the last one moves to where one was removed, so that a pass over all pods skips
+    none.
     """
 
     def __init__(self, dictionary: Dictionary) -> None:
@@ -103,13 +103,13 @@ class PodColumns(ReadOff[PodInfo]):
         )
 
     def namespace_text(self, column: str, of: Callable[[PodInfo], str | None]) -> CodeColumn:
-        """(P,) like `text`, of what a pod's namespace says; follows changes of namespaces, too."""
+        """(P,) like `text`, of a text that depends on the pod's namespace; follows its changes."""
         return self.text(f"{_OF_NAMESPACES}{column}", of)
 
     def ledger(self, name: str, make: Callable[[], Ledger]) -> Ledger:
-        """Sums over pods, made on first use and kept up to date; a name always has the same.
+        """Sums over pods, made on first use and kept up to date; one name is for one ledger.
 
-        A what-if snapshot has those of the cluster.
+        A what-if snapshot returns the sums of the cluster.
         """
         found = self._ledgers.pop(name, None)
         self._asked.add(name)

@@ -39,17 +39,17 @@ class Cause(IntFlag):
     """What of a row changed."""
 
     POD = auto()
-    """Pods came to the node, left it, or have other requests."""
+    """Pods were added to the node or removed, or their requests changed."""
     LABELS = auto()
     TAINTS = auto()
-    """Taints or the cordon."""
+    """Taints or `spec.unschedulable`."""
     ALLOCATABLE = auto()
     IMAGES = auto()
     CONDITIONS = auto()
     OTHER = auto()
-    """Anything else of the API object, or of its pods what only derived columns read."""
+    """Anything else of the API object, or of its pods if only derived columns read it."""
     ANY = POD | LABELS | TAINTS | ALLOCATABLE | IMAGES | CONDITIONS | OTHER
-    """A node that came or went, too."""
+    """Also a node that was added or deleted."""
 
 
 # A plain number: one of `Cause` costs more to combine than the change it is about.
@@ -57,7 +57,7 @@ _MOVED: Final = int(Cause.POD | Cause.OTHER)
 
 
 class Signals(Protocol):
-    """Metrics: the last samples that came in, never a reason to wait."""
+    """Metrics: the newest samples; reading them never waits."""
 
     @property
     def version(self) -> int:
@@ -65,7 +65,7 @@ class Signals(Protocol):
         ...
 
     def column(self, metric: str) -> FloatColumn:
-        """(N,) the newest value a node, NaN where there is none or it is stale."""
+        """(N,) the newest value of each node, NaN where there is none or it is stale."""
         ...
 
     def age(self, metric: str) -> FloatColumn:
@@ -81,7 +81,7 @@ class Signals(Protocol):
         ...
 
     def values(self, metric: str) -> Mapping[tuple[str, ...], float]:
-        """All that `value` gives, by key; names whose namespace is not known have an empty one."""
+        """All values of `value` by key; the namespace is empty where it is not known."""
         ...
 
     def of_pods(self, metric: str, pods: PodColumns) -> FloatColumn:
@@ -120,7 +120,7 @@ class Snapshot(msgspec.Struct, eq=False):
     signals: Signals
     """The metric columns."""
     generation: int
-    """Counts changes of rows; equal generations mean equal node and pod columns.
+    """The number of changes of rows so far; equal generations mean equal node and pod columns.
 
     Below zero: a what-if snapshot, see `overlay`.
     """
@@ -140,13 +140,13 @@ class Snapshot(msgspec.Struct, eq=False):
     pods: PodColumns
     """The pod table."""
     namespaces: Mapping[str, Namespace]
-    """Namespaces by name, as far as they are known."""
+    """The known namespaces by name."""
     topology: Topology
-    """How many pods of a kind are where."""
+    """Counts of pods by node and by domain."""
     nominations: Nominations
     """The nominated pods."""
     other_pods: OtherPods
-    """Pods that wait or have finished, and the last nodes of pods that are gone."""
+    """Pods that wait or have finished, and the last nodes of deleted pods."""
     waiting: Mapping[str, Waiting]
     """The pods that wait in permit, by UID, in the order in which they came.
 
@@ -156,23 +156,24 @@ class Snapshot(msgspec.Struct, eq=False):
     def changes_since(self, generation: int) -> Changes | None:
         """The rows changed after `generation`, ascending, and for each all its causes (`Cause`).
 
-        None if the log does not reach back.
+        None if the log is too short.
         """
         return self._cache.changes_since(generation)
 
     def pod_row(self, uid: str) -> int:
-        """The row of a pod on a node as things are, -1 if there is none."""
+        """The row of a pod on a node in the cluster, -1 if there is none; ignores what-ifs."""
         return self._cache.pod_row(uid)
 
     def objects(self, kind: str) -> Objects:
-        """The objects of a kind (`Service`) by `namespace/name`, or name where there is none.
+        """The objects of a kind (`Service`) by `namespace/name`, or by name without namespaces.
 
-        Structs of `engine.objects`. Of a kind that the server lacks, or does not let us see, none.
+        Structs of `engine.objects` or of `Points.objects`. Empty for a kind that nothing watches,
+        that the server lacks or that may not be listed.
         """
         return self._cache.store(kind).objects
 
     def objects_version(self, *kinds: str) -> int:
-        """Counts changes of the objects of these kinds."""
+        """The number of changes of objects of these kinds so far."""
         known = self._cache.versions.get(kinds)
         return self._cache.objects_version(kinds) if known is None else known
 
@@ -181,10 +182,10 @@ class Snapshot(msgspec.Struct, eq=False):
         return self._cache.store(kind).changed_since(version)
 
     def objects_by(self, kind: str, index: str, of: TextOf) -> Mapping[str, Objects]:
-        """`objects` by a text of each object, then by key.
+        """An index: `objects` by a text of each object, then by key.
 
-        Built with `of` on first use under the name `index` and kept up to date; whoever uses a name
-        must always give the same function.
+        Built with `of` on first use under the name `index` and kept up to date; one name must
+        always be used with the same function.
         """
         return self._cache.store(kind).by(index, of)
 
@@ -194,8 +195,8 @@ class Snapshot(msgspec.Struct, eq=False):
         """A what-if snapshot: `remove` are not on the node of the row, then `add` are.
 
         Takes time by the number of pods, and copies a column when it is read. Added pods have rows
-        behind all others, removed ones -1 in `pods.node`. Its generation is that of no other
-        snapshot: nothing should be kept for it. A pod that is replaced on its node counts as added.
+        after all others, removed ones -1 in `pods.node`. No other snapshot has its generation, so
+        nothing should be cached for it. A pod that is replaced on its node counts as added.
 
         Raises:
             LookupError: one of `remove` is not on the node.
@@ -203,7 +204,7 @@ class Snapshot(msgspec.Struct, eq=False):
         return _over(self, [(row, remove, add)])
 
     def overlay_each(self, promises: Sequence[tuple[int, Sequence[PodInfo]]]) -> Overlay:
-        """`overlay` of several rows at once, to which pods come."""
+        """`overlay` of several rows at once, to which pods are added."""
         return _over(self, [(row, (), pods) for row, pods in promises])
 
 

@@ -26,7 +26,7 @@ from engine.kube.errors import NotFound, StatusError
 from engine.kube.keeper import Keeper
 from engine.kube.listing import list_all
 from engine.kube.reflector import Reflector
-from engine.kube.resources import KINDS, namespaces, nodes, pods
+from engine.kube.resources import kinds_of, namespaces, nodes, pods
 from engine.kube.session import Session
 from engine.kube.sharing import PodSharing
 from engine.kube.wiring import Wiring
@@ -101,7 +101,7 @@ async def from_server(kubeconfig: str | None, settings: Settings) -> Cluster:
         there = await list_all(session, pods())
         frameworks, bundle = await _rules(session, settings, (len(hosts), len(there)), notes)
         objects: list[Any] = [*await list_all(session, namespaces()), *hosts]
-        for kind in KINDS:
+        for kind in kinds_of([one.profile for one in frameworks]):
             try:
                 objects += await list_all(session, kind.resource())
             except NotFound:

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from msgspec import to_builtins
 
-from engine.text.display import few
 from engine.explain.misses import Miss, Node
 from engine.explain.pods import Explanation, Guest, differing, votes
 from engine.explain.scores import Ranking, Scored
+from engine.text.display import few
 
 _COLUMNS: Final = 4
 """Nodes side by side in the table of scores."""

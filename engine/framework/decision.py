@@ -35,11 +35,11 @@ class FitError:
     pre_filter_message: str = ""
     plugins: frozenset[str] = frozenset()
     pending: frozenset[str] = frozenset()
-    """Those of `plugins` that answered Pending: their events skip the backoff."""
+    """Those of `plugins` that returned Pending: their events skip the backoff."""
     unresolvable: bool = False
-    """A PreFilter has said that evicting pods helps on no node."""
+    """A PreFilter returned that evicting pods helps on no node."""
     unasked: frozenset[str] = frozenset()
-    """Plugins that were not asked, as a PreFilter ended the cycle."""
+    """Plugins that were not called, because a PreFilter ended the cycle."""
 
     def message(self) -> str:
         """The text of the FailedScheduling event, as kube-scheduler words it."""
@@ -84,7 +84,7 @@ class Rejections:
     left_out_by: tuple[str, ...] = ()
     ended: FitError | None = None
     memo: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
-    """For what is derived from it, by whoever derives it."""
+    """A cache of what callers derive from it."""
 
     def by_plugin(self) -> dict[str, NDArray[np.intp]]:
         """The rows that each plugin was the first to reject, ascending."""
@@ -128,7 +128,7 @@ class Rejections:
 
 
 Rank = Callable[[NDArray[np.intp], Mapping[str, NDArray[Any]]], NDArray[Any]]
-"""(C,) nodes and what evictions there cost, by names -> (C,) the lower, the better."""
+"""(C,) nodes, and the outcomes of evictions there by name -> (C,) the lower, the better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +145,12 @@ class Choices:
 class PostFilterResult:
     """The answer of PostFilter: how a pod could be made to fit.
 
-    A success ends the question; `nominated` is the node that will have room once `evictions` are
-    carried out, None to leave the pod's nomination as it is, "" to take it back. `message` is added
-    to what the pod is told. `clears` are pods that lose their own nomination. Of the evictions
-    `violations` break a budget; `ranks` choose among such results by their rows and what they come
-    to (`victims.*`), the first before all others, the least. `plugins` may answer otherwise later,
-    by events of their own; the pod waits for them, too.
+    After a success no further plugin is called; `nominated` is the node that will have room once
+    `evictions` are carried out, None to leave the pod's nomination as it is, "" to remove it.
+    `message` is appended to the pod's message. `clears` are pods that lose their own nomination.
+    `violations` of the evictions break a disruption budget; `ranks` compare such results by their
+    rows and outcomes (`victims.*`), the most important first; the least is best. Events of
+    `plugins` wake the pod, too: their answer may be another one then.
     """
 
     status: Status

@@ -26,9 +26,9 @@ class BindOutcome(StrEnum):
     REFUSED = "refused"
     """The server surely did not bind it (4xx). Forget and requeue."""
     PUT_OFF = "put_off"
-    """The same, and it says nothing of the pod or its node.
+    """The same, for a reason that is not the pod or its node.
 
-    The server is away, busy or lets nobody (429 exhausted, refused connection).
+    The server is away or overloaded (429 exhausted, refused connection).
     """
     UNKNOWN = "unknown"
     """Sent, no answer, and the server cannot be asked now.
@@ -68,7 +68,7 @@ class PodStatusWriter(Protocol):
 
 
 class EffectWriter(Protocol):
-    """Writes what plugins want done; the answer says why it is not done, and is empty if it is."""
+    """Writes what plugins want done; returns why it could not, empty if it could."""
 
     async def patch(self, effect: Patch) -> str:
         """Applies the patch."""

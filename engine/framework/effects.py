@@ -1,6 +1,6 @@
 """Effects as data: what a plugin or the scheduler wants done to the cluster.
 
-Returned, never performed, by the pure rooms; the rooms that act perform them.
+Plugins return effects; the scheduler and its executor carry them out.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SetUnschedulable:
 
     @property
     def is_known(self) -> bool:
-        """Whether the last pod object that came says so already."""
+        """Whether the newest pod object from the server has it already."""
         status = self.pod.pod.status
         known = condition(self.pod, POD_SCHEDULED)
         if known is None or self.nominated not in (None, status.nominated_node_name):
@@ -72,7 +72,7 @@ class Emit(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     action: str
     note: str
     by: str = ""
-    """The schedulerName of the profile that says it; empty: that of the process."""
+    """The schedulerName of the profile that reports it; empty: that of the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +116,10 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Await:
-    """Wait until `check` says Success, outside of the slots of bindings.
+    """Wait until `check` returns Success; it does not count among the bindings in flight.
 
-    Asked again whenever one of `kinds` changes. Anything else but Pending, or that the time is up,
-    fails the pod.
+    Checked again whenever an object of one of `kinds` changes. The pod fails at any other code but
+    Pending, and after the timeout.
     """
 
     what: str

@@ -1,7 +1,7 @@
 """What happens in a cluster, as far as it can make a waiting pod schedulable.
 
-A plugin registers the events that could change its answer, each with a hint function that looks
-closer. Nothing else wakes a pod that the plugin rejected.
+A plugin registers the events that could change its answer, each with a hint function that checks
+the object. Nothing else wakes a pod that the plugin rejected.
 
 Source: kube-scheduler framework/types.go and events.go; the finer events of
 kubernetes pkg/scheduler/framework/events.go.
@@ -20,7 +20,10 @@ from engine.pods.podinfo import PodInfo
 
 
 class Resource(Enum):
-    """What changed. Pods are told apart by their relation to the waiting pod."""
+    """What changed. A pod is ASSIGNED (on a node), UNSCHEDULED, or the waiting pod itself (TARGET).
+
+    OBJECT is of any kind in `Points.objects`, SIGNAL a sample of a metric.
+    """
 
     ASSIGNED_POD = "AssignedPod"
     UNSCHEDULED_POD = "UnscheduledPod"
@@ -41,6 +44,7 @@ class Resource(Enum):
     ELASTIC_QUOTA = "ElasticQuota"
     POD_GROUP = "PodGroup"
     SCHEDULING_POD_GROUP = "SchedulingPodGroup"
+    OBJECT = "Object"
     SIGNAL = "Signal"
     TIME = "Time"
     POLICY = "Policy"
@@ -130,23 +134,23 @@ class QueueingHint(Enum):
 
 
 Seen = object
-"""An object of an event: a struct of `engine.objects`, None before it came and when it is gone."""
+"""The object of an event, before or after: None before it was added, and after it was deleted."""
 
 HintFn = Callable[[PodInfo, Seen, Seen, Snapshot], QueueingHint]
 """(waiting pod, object before, object after, cluster after the event) -> hint. Pure."""
 
 
 def never(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:  # noqa: ARG001 - a hint
-    """The hint of events that are registered and wake no pod, as others do; it is never called."""
+    """The hint of events that are registered, as in kube-scheduler, but wake no pod; not called."""
     return QueueingHint.SKIP
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterEventWithHint:
-    """A registration: the event, and the function that looks closer (None: always QUEUE).
+    """A registration: the event, and the function that checks the object (None: always QUEUE).
 
-    Where that says QUEUE, `finer` has the last word: what kube-scheduler does not ask. It does not
-    have those that are `ours`.
+    `finer` is a second hint, which kube-scheduler does not have: both have to return QUEUE. Whole
+    registrations that kube-scheduler does not have are `ours`.
     """
 
     event: ClusterEvent

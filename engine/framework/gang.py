@@ -1,4 +1,4 @@
-"""The gang of a pod, as a plugin says it: who starts together, and on what terms, in words too."""
+"""The gang of a pod, as a plugin defines it: which pods start together, and on which terms."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ class Membership:
         namespace: of all its members.
         name: of the gang within its namespace.
         title: how messages call it.
-        minimum: how many members start together; NaN where nothing says so.
-        lacks: what should have said so and is not there.
-        shortage: of what its group asks for the cluster has less; empty if of nothing.
+        minimum: how many members start together; NaN if it is not known.
+        lacks: the missing object that should define the minimum.
+        shortage: the resources that its group asks for and the cluster lacks; empty if none.
         wait_seconds: how long members that have a node wait for the others.
         rests_until: seconds since the epoch before which it is not tried again; NaN: it may be.
-        tolerance: the share of the minimum that may be missing for the others to wait.
-        since: seconds since the epoch; of two gangs in each other's way the later gives way.
+        tolerance: the share of the minimum that may be missing while the others wait.
+        since: seconds since the epoch; of two gangs that block each other the later one yields.
         place: file and line of the rule.
         domain: (N,) code of the domain of each node, -1 without one: all members go to nodes of
             one. None: anywhere.
         within: how messages call a domain.
-        fullest: of domains the fullest is chosen; else that with the node that members like best.
+        fullest: the fullest domain is chosen; else the one with the node of the best score.
         mates: the rows of its other members among the pods on nodes.
     """
 

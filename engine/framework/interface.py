@@ -1,7 +1,7 @@
 """What a plugin is: a name and functions, one for each extension point it has, in two tiers.
 
 The pure tier (everything up to PostFilter) is vectorised: kube-scheduler calls Filter and Score
-once a node, here they are called once for all `rows`, and in the same way for the rows that
+for each node, here they are called once for all `rows`, and in the same way for the rows that
 changed. The acting tier returns effects (`effects.py`) that the scheduler executes; no decision
 needs it.
 
@@ -27,6 +27,7 @@ from engine.framework.events import ClusterEvent, ClusterEventWithHint
 from engine.framework.gang import Membership
 from engine.framework.snapshot import BoolColumn, Cause, IntColumn, PodColumns, Rows, Snapshot
 from engine.framework.status import Status
+from engine.objects import Described
 from engine.pods.podinfo import PodInfo
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ Scores = NDArray[np.float64]
 """One number a row. In-tree plugins hold whole numbers in it, exact below 2^53."""
 
 StatusGroups = Sequence[tuple[Status, NDArray[np.intp]]]
-"""Equal answers together: the status, and the positions (in the rows asked) it holds for."""
+"""Equal answers together: a status, and the indexes into `rows` that it is for."""
 
 Version = Callable[[Snapshot], Hashable]
 """Something of the cluster that an answer depends on; equal values mean equal answers."""
@@ -63,13 +64,13 @@ class Normalization(Enum):
     """How raw scores of the feasible nodes become 0..100."""
 
     NONE = "none"
-    """They are already."""
+    """They are in that range already."""
     BY_MAX = "by max"
     """The highest becomes 100; without any above 0 they stay as they are."""
     BY_MAX_REVERSED = "by max, reversed"
     """The highest becomes 0; without any above 0 all become 100."""
     CUSTOM = "custom"
-    """The plugin's `normalize` says it."""
+    """By the plugin's `normalize`."""
 
 
 GroupColumn = NDArray[np.int16] | NDArray[np.int32]
@@ -164,10 +165,10 @@ SKIP_SCORE: Final = PreScoreResult(Status.SKIP)
 
 
 class Verdicts(msgspec.Struct, frozen=True, eq=False):
-    """One plugin's answer about the rows asked: who passes, and on demand why not.
+    """One plugin's answer about `rows`: which pass, and on demand why the others do not.
 
-    `passed` is bool with one entry a row asked, None when all pass. `groups()` gives the reasons of
-    those that do not; it is called only when no node is left, or to explain.
+    `passed` is bool with an entry for each of the rows, None when all pass. `groups()` gives the
+    reasons of those that do not; it is called only when no node is left, or to explain.
     """
 
     passed: BoolColumn | None
@@ -220,7 +221,7 @@ class Room:
 
     @property
     def title(self) -> str:
-        """Tells it from rooms that pods use otherwise."""
+        """Identifies it among the rooms of a pod."""
         return f"quota {self.quota}" if self.quota else f"request {self.resource}"
 
     def held(self, pod: PodInfo) -> int:
@@ -240,11 +241,11 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Rooms:
-    """What the filters say of nodes that pods leave, where amounts alone decide about that.
+    """Whether the pod fits nodes without some of their pods, where amounts alone decide that.
 
-    `each` stands for the filters of `plugins`; `open` are the rows that all other filters pass.
-    More than amounts decides on rows that are `apart`, and where a pod leaves a row of `concerns`
-    (plugin, rows, whether its filter looks at that pod).
+    `each` replaces the filters of `plugins`; `open` are the rows that all other filters pass. More
+    than amounts decides on the rows of `apart`, and where a pod leaves a row of `concerns` (plugin,
+    rows, whether its filter looks at that pod).
     """
 
     plugins: frozenset[str]
@@ -259,11 +260,11 @@ WhatIf = Callable[[PodInfo, Snapshot], "Trial"]
 
 
 class Joint(Protocol):
-    """A filter and scores of scope ROW for one class, in one pass, each as it says alone."""
+    """A filter and scores of scope ROW for one class, in one pass, with equal results."""
 
     @property
     def scorers(self) -> Collection[str]:
-        """Whose scores it stands for."""
+        """The plugins whose scores it computes."""
         ...
 
     def totals(self, snapshot: Snapshot, rows: Rows) -> tuple[BoolColumn, Scores] | None:
@@ -274,28 +275,21 @@ class Joint(Protocol):
         ...
 
     def row(self, snapshot: Snapshot) -> Callable[[int], float | None]:
-        """A function that says the same of a single row, valid while `layout` stays.
+        """A function with the answer for a single row, valid while `layout` stays.
 
         Below zero: the row does not pass; None: as for `totals`.
         """
         ...
 
 
-class _Silent:
-    """The type of `SILENT`; ties are broken by how keys are written, so no address may be in it."""
-
-    def __repr__(self) -> str:
-        return "SILENT"
-
-
 UNSHARED: Final = object()
 """As a class key: no other pod is like this one, so nothing is kept for it."""
-SILENT: Final = _Silent()
-"""As a class key: the plugin has no say about the pod."""
+SILENT: Final = object()
+"""As a class key: the plugin does nothing for the pod."""
 
 
 class Passing(tuple[Hashable, ...]):
-    """As a class key: made of objects of the pod's own (claims), so asked for in every cycle.
+    """As a class key: of objects that only this pod has (claims), so computed in every cycle.
 
     Pods with equal keys share answers for now, but each is rejected and woken by itself.
     """
@@ -328,13 +322,13 @@ class Reserved:
 class Permitted:
     """The answer of `permit`.
 
-    Success lets the pod go, for good as far as this plugin is concerned; Code.WAIT holds it, and
-    its reasons are told; anything else takes it back. A held pod keeps its node, and the plugin is
-    asked again after each of `wakes`, at `Points.turns_at`, under new rules, and when the pod has
-    waited for `timeout_seconds` since it got its node: who then says WAIT still has rejected it.
+    Success allows the pod, and the plugin is not asked about it again; Code.WAIT holds it, and the
+    reasons are reported; any other code rejects it. A held pod keeps its node. The plugin is asked
+    again after each event of `wakes`, at `Points.turns_at`, when policies change, and
+    `timeout_seconds` after the pod got its node; then WAIT counts as a rejection.
 
-    `others` are answers about pods, by UID, that this plugin holds already: Success or a rejection.
-    Who waits is in `Snapshot.waiting`.
+    `others` are answers about pods that this plugin holds, by UID: Success or a rejection. All held
+    pods are in `Snapshot.waiting`.
     """
 
     status: Status = Status.SUCCESS
@@ -348,8 +342,8 @@ class PreBound:
     """The answer of `pre_bind`.
 
     `annotations` go with the Binding, `labels` are written before it and taken back if the pod is
-    not bound; the cache shows both at once. `effects` are carried out before it, in order, outside
-    of the slots of bindings; `events` are told.
+    not bound; the cache shows both at once. `effects` are carried out before it, in order; they do
+    not count among the bindings in flight. `events` are emitted.
     """
 
     status: Status = Status.SUCCESS
@@ -361,30 +355,35 @@ class PreBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Points:
-    """What a plugin does, by extension point; None: nothing there.
+    """The functions of a plugin by extension point; None where it has none.
 
     The pure tier:
 
     Attributes:
         events: what could make a pod that the plugin rejected schedulable.
+        objects: kinds that the plugin reads by `Snapshot.objects` and Berth does not watch itself:
+            the path of each collection (`/apis/example.com/v1/racks`), and a subclass of
+            `engine.objects.Described` that has the kind's name and the fields to decode. Changes
+            are events of `Resource.OBJECT`.
         pre_enqueue: Success lets the pod into the queue; anything else holds it until one of
             `events` happens.
         gate_moves: `pre_enqueue` looks at more than the pod, so it is asked again at pop.
-        turns_at: when the clock alone may change what the plugin said of a pod that it has just
-            rejected; seconds since the epoch, infinite for never.
+        turns_at: when the plugin is to be asked again about a pod that it has just rejected or
+            holds, without any event; seconds since the epoch, infinite for never.
         sort_key: the place in the queue, smaller first; exactly one plugin of a profile has it.
             Taken when the pod is queued, at that time in seconds since the epoch.
         kin: the key that all members of the pod's gang share, None if it is in none.
         gang: the gang of a pod, None if it is in none.
         class_key: what filter and score read of the pod. Made of texts, numbers, bytes, tuples and
-            frozensets, or `UNSHARED` or `Passing`. `SILENT` of a plugin that has no say about the
-            pod: among equal nodes the choice is then the same as without it.
+            frozensets, or `UNSHARED` or `Passing`. `SILENT` if the plugin does nothing for the
+            pod: among equal nodes the choice is then the same as without the plugin.
         wide_key: `class_key` is about answers of scope ALL only (and whether there are any); rows
             are answered alike whatever it is.
-        key_version: what `class_key` depends on besides the pod, if that is cheap to tell.
-        key_moves: `class_key` depends on more, so it is asked in every cycle; otherwise once a pod.
+        key_version: what `class_key` depends on besides the pod, if that is cheap to compute.
+        key_moves: `class_key` depends on more, so it is computed in every cycle; otherwise once for
+            each pod.
         reason_key: what reasons mention of the pod that is not in its class: pods of a class with
-            equal ones are told the same.
+            equal ones get the same message.
         pre_filter: once a class at most; an answer of scope ROW without a version is kept for all
             pods with this `class_key`. Without it, the filter is always called.
         filter: once a class for all rows, then for changed rows.
@@ -405,30 +404,31 @@ class Points:
         yields: the rows where pods that leave can change the answer. Without it, all.
         rooms: the amounts that the filter compares, if it compares nothing else.
         joint: answers the filter and some of these scores, each with weight and state, in one pass.
-        warm: prepares what the first question would take long for, in steps of some milliseconds
-            between cycles, on a snapshot that may be out of date. Changes no answer.
-        post_filter: asked in order when no node is feasible, until one succeeds, or says that
+        warm: prepares what would make the first call slow, in steps of some milliseconds between
+            cycles, on a snapshot that may be out of date. Changes no answer.
+        post_filter: called in order when no node is feasible, until one succeeds, or returns that
             nothing helps (unresolvable).
-        rescue_key: what `post_filter` reads of the pod, but its class, priority and preemption
+        rescue_key: what `post_filter` reads of the pod, except its class, priority and preemption
             policy; as `class_key`.
 
     The acting tier, on a snapshot that has the pod on its node already:
 
     Attributes:
-        reserve: anything but Success takes the pod back.
-        permit: lets the pod go, holds it or takes it back; given how many seconds it has waited.
+        reserve: anything but Success rejects the pod.
+        permit: allows the pod, holds it or rejects it; given how many seconds it has waited.
         pre_bind: what is to be done before the pod is bound.
-        bind: how it is bound; the first that has a say, and does not say None, wins.
+        bind: how it is bound; the first answer that is not None counts.
         binder: has somebody else bind a pod that `bind` hands to this plugin; the scheduler waits
             until the pod is on its node.
-        post_bind: Events to tell and patches to write once the pod is known to be bound; one that
-            cannot be written is logged.
-        acts_on: whether any of these has anything to do with the pod; what it says of a pod never
-            changes. Without it, they are asked about every pod.
+        post_bind: Events and patches to write once the pod is known to be bound; one that cannot be
+            written is logged.
+        acts_on: whether any of these has anything to do for the pod; its answer for a pod never
+            changes. Without it, they are called for every pod.
         reads_scores: `pre_bind` or `post_bind` reads the scores of the chosen node.
     """
 
     events: Sequence[ClusterEventWithHint] = ()
+    objects: Mapping[str, type[Described]] = field(default_factory=dict)
     pre_enqueue: Callable[[PodInfo, Snapshot], Status] | None = None
     gate_moves: bool = False
     turns_at: Callable[[PodInfo, Snapshot], float] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,11 +18,11 @@ class Weighted:
 
 
 @dataclass(frozen=True, slots=True)
-class Restricted:
-    """A plugin without some of its points, which the profile disables."""
+class Changed:
+    """A plugin with other points than it has by itself."""
 
     plugin: Plugin
-    off: frozenset[str]
+    change: Callable[[Points], Points]
 
     @property
     def name(self) -> str:
@@ -31,11 +31,15 @@ class Restricted:
 
     def points(self) -> Points:
         """See `Plugin.points`."""
-        without: dict[str, Any] = dict.fromkeys(self.off)
-        points = self.plugin.points()
-        if "filter" in self.off and points.unfiltered is not None:
-            points = points.unfiltered
-        return replace(points, **without)
+        return self.change(self.plugin.points())
+
+
+def without(off: frozenset[str], points: Points) -> Points:
+    """The points but for some, which the profile disables."""
+    nothing: dict[str, Any] = dict.fromkeys(off)
+    if "filter" in off and points.unfiltered is not None:
+        points = points.unfiltered
+    return replace(points, **nothing)
 
 
 @dataclass(frozen=True, slots=True)

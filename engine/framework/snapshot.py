@@ -1,6 +1,6 @@
 """The types of a snapshot: all that framework, queue and plugins import of the cache.
 
-Each is described where it is defined. None of them writes.
+Each is documented where it is defined. None of them writes.
 """
 
 from engine.cache.columns import BoolColumn, CodeColumn, Dictionary, FloatColumn, IntColumn, Rows

@@ -27,7 +27,7 @@ _SUCCESS: Final = Code.SUCCESS  # CPython 3.11 takes 0.15 us to look up a member
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a plugin says: `code`, `reasons` in words for the user, and which plugin said it."""
+    """The answer of a plugin: `code`, `reasons` for the user, and the plugin's name."""
 
     code: Code
     reasons: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Status:
         return self.code in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING)
 
     def by(self, plugin: str) -> Status:
-        """The same answer with its author."""
+        """The same answer with the plugin's name."""
         return Status(self.code, self.reasons, plugin)
 
 

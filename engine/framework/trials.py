@@ -48,12 +48,12 @@ class Trial:
     progress: SearchProgress = field(default_factory=SearchProgress)
     """What a search for victims has tried."""
     mates: Sequence[int] = ()
-    """The rows of pods of its gang, who do not go for it."""
+    """The rows of pods of its gang, which are not evicted for it."""
 
     # ---- as it is ------------------------------------------------------------------------------
 
     def rejections(self, but: Container[str] = ()) -> Rejections:
-        """The nodes that are rejected, and why, without the filters `but`."""
+        """The nodes that are rejected, and why; the filters `but` are left out."""
         present = self.snapshot.nodes.present
         left, left_out, nominated = present.copy(), None, -1
         if self.allowed is not None:
@@ -82,7 +82,8 @@ class Trial:
         if not len(rows):
             return
         asked = _unless_all(rows, len(left))
-        for status, positions in self.ask(filtering, over or self.snapshot, asked).groups():
+        verdicts = self.ask(filtering, over or self.snapshot, asked)
+        for status, positions in self.guard(filtering.name, "Filter", verdicts.groups):
             if len(positions):
                 left[rows[positions]] = False
                 yield Rejection(filtering.name, status, rows[positions])
@@ -293,7 +294,8 @@ class WhatIfRow:
         for one in self._filters():
             verdicts = self._trial.ask(one, self._over, rows)
             if verdicts.passed is not None and not verdicts.passed[0]:
-                status = next(status for status, positions in verdicts.groups() if len(positions))
+                groups = self._trial.guard(one.name, "Filter", verdicts.groups)
+                status = next(status for status, positions in groups if len(positions))
                 return Rejection(one.name, status, rows)
         return None
 

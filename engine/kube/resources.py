@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
+from engine.configuration.settings import ConfigError
 from engine.framework.events import Resource as Wakes
+from engine.framework.profile import Profile
 from engine.kube.session import segment
 from engine.kube.sharing import PodSharing
 from engine.objects import ConfigMap, Identity, Namespace, Node, Pod
@@ -161,6 +163,23 @@ KINDS: Final = (
     ),
 )
 """Nodes, pods and namespaces have handlers of their own; see `nodes`, `pods`, `namespaces`."""
+
+
+def kinds_of(profiles: Iterable[Profile]) -> Sequence[Kind]:
+    """`KINDS`, and those that plugins of the profiles name in `Points.objects`.
+
+    Raises:
+        ConfigError: two kinds would have one name in `Snapshot.objects`.
+    """
+    plugins = [one.plugin for profile in profiles for one in profile.plugins]
+    named = {pair for plugin in plugins for pair in plugin.points().objects.items()}
+    found = {kind.name: kind for kind in (*KINDS, *WORKLOAD_KINDS, LEASES)}
+    for path, struct in sorted(named, key=lambda pair: pair[0]):
+        one = Kind(struct, path, Wakes.OBJECT)
+        if found.setdefault(one.name, one) is not one:
+            raise ConfigError(f"plugins: {path}: another kind is named {one.name}, too")
+    return [*KINDS, *(kind for kind in found.values() if kind.wakes is Wakes.OBJECT)]
+
 
 _BATCH: Final = "/apis/batch/v1"
 _APIS: Final = {"ReplicationController": "/api/v1", "Job": _BATCH, "CronJob": _BATCH}

@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -41,7 +41,7 @@ from engine.kube.errors import (
     Unreachable,
 )
 from engine.kube.gate import SLOW_DOWN_LEAST_SECONDS, Gate, Place, Priority, within
-from engine.kube.resources import KINDS
+from engine.kube.resources import KINDS, Kind
 from engine.kube.session import MERGE_PATCH, STRATEGIC_MERGE_PATCH, KubeClient, segment
 from engine.kube.wiring import Wiring
 from engine.objects import Pod
@@ -313,18 +313,21 @@ async def _patch_status(
 class KubeEffectWriter:
     """Patches and evictions; a `framework.edge.EffectWriter`. Never raises for network causes."""
 
-    def __init__(self, gate: Gate, wiring: Wiring) -> None:
+    def __init__(self, gate: Gate, wiring: Wiring, kinds: Iterable[Kind] = KINDS) -> None:
+        own = {"Pod": "/api/v1/pods", "Node": "/api/v1/nodes"}
+        self._collections = own | {kind.name: kind.path for kind in kinds}
         self._patches = gate.lane(Priority.BINDING)
         self._evictions = gate.lane(Priority.EVICTION)
         self._wiring = wiring
 
     async def patch(self, effect: Patch) -> str:
         """See `framework.edge.EffectWriter.patch`."""
-        body = _encoder.encode(effect.body)
         try:
-            answer = await self._patches.request(
-                "PATCH", _path_of(effect), body=body, content_type=MERGE_PATCH
-            )
+            path, body = self._path_of(effect), _encoder.encode(effect.body)
+        except (LookupError, TypeError) as wrong:
+            return f"a plugin's patch of {effect.kind} cannot be written: {wrong!r}"
+        try:
+            answer = await self._patches.request("PATCH", path, body=body, content_type=MERGE_PATCH)
             answer.checked()
         except KubeError as error:
             return str(error)
@@ -354,13 +357,9 @@ class KubeEffectWriter:
         self._wiring.telemetry.add(Count.PODS_EVICTED)
         return ""
 
-
-def _path_of(effect: Patch) -> str:
-    collection = _COLLECTIONS[effect.kind]
-    if effect.namespace:
-        group, _, plural = collection.rpartition("/")
-        collection = f"{group}/namespaces/{segment(effect.namespace)}/{plural}"
-    return f"{collection}/{segment(effect.name)}"
-
-
-_COLLECTIONS = {"Pod": "/api/v1/pods", "Node": "/api/v1/nodes"} | {k.name: k.path for k in KINDS}
+    def _path_of(self, effect: Patch) -> str:
+        collection = self._collections[effect.kind]
+        if effect.namespace:
+            group, _, plural = collection.rpartition("/")
+            collection = f"{group}/namespaces/{segment(effect.namespace)}/{plural}"
+        return f"{collection}/{segment(effect.name)}"

@@ -47,7 +47,7 @@ def _pre_enqueue(pod: PodInfo, snapshot: Snapshot) -> Status:
 
 
 class DefaultBinder:
-    """Stands for the scheduler's own Binding, the default."""
+    """The scheduler's own Binding, which is the default."""
 
     name: Final = "DefaultBinder"
 

@@ -6,13 +6,66 @@ is told by the plugin's name, and nothing runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
+import numpy as np
+
+from engine.framework import interface
+from engine.framework.decision import PostFilterResult
+from engine.framework.events import ClusterEventWithHint
 from engine.framework.interface import Plugin, Points
 
 GROUP: Final = "berth.plugins"
+_ANSWERS: Final[Mapping[str, Any]] = {
+    "class_key": object,
+    "pre_filter": interface.PreFilterResult,
+    "what_if": interface.PreFilterResult,
+    "filter": interface.Verdicts,
+    "pre_score": interface.PreScoreResult,
+    "score": np.ndarray | None,
+    "normalize": np.ndarray,
+    "tiers": list | tuple,
+    "post_filter": PostFilterResult,
+    "reserve": interface.Reserved,
+    "permit": interface.Permitted,
+    "pre_bind": interface.PreBound,
+    "bind": interface.Binding | None,
+    "post_bind": list | tuple,
+}
+"""The types of what functions return that nothing else checks."""
+
+
+def checked(points: Points) -> Points:
+    """The same, but functions raise if they return what the scheduler cannot use."""
+    asked = {one: ask for one in _ANSWERS if (ask := getattr(points, one)) is not None}
+    changed: dict[str, Any] = {one: _checked(one, ask) for one, ask in asked.items()}
+    return replace(points, **changed)
+
+
+def _checked(point: str, ask: Callable[..., Any]) -> Callable[..., Any]:
+    kind = _ANSWERS[point]
+
+    def call(*args: Any) -> Any:  # noqa: ANN401 - what the point returns
+        found = ask(*args)
+        if not isinstance(found, kind):
+            wanted = getattr(kind, "__name__", kind)
+            raise TypeError(f"{point} returns {type(found).__name__} instead of {wanted}")
+        hash(found if point == "class_key" else getattr(found, "shared", None))
+        column = found.passed if point == "filter" else found if point == "score" else None
+        if column is not None:
+            *_, snapshot, rows = args
+            length, is_mask = len(snapshot.nodes.present[rows]), point == "filter"
+            if column.shape != (length,) or (column.dtype == np.bool_) != is_mask:
+                shape = f"{column.dtype} {column.shape}"
+                raise TypeError(f"{point} returns an array of {shape} for {length} rows")
+            if not (is_mask or np.isfinite(column).all()):
+                raise ValueError("a score is not a finite number")
+        return found
+
+    return call
 
 
 def names() -> set[str]:
@@ -48,6 +101,8 @@ def _made(entry: EntryPoint, args: Mapping[str, Any]) -> Plugin:
         raise ValueError(f"{where} fails: {_words(broken)}") from broken
     if not isinstance(points, Points):
         raise ValueError(f"{where} returns {type(points).__name__} instead of Points")  # noqa: TRY004 - all that is wrong with a plugin is a ValueError
+    if not all(isinstance(one, ClusterEventWithHint) for one in points.events):
+        raise ValueError(f"{where} has events that are no ClusterEventWithHint")
     if called != entry.name:
         raise ValueError(f"{where} has the name {called!r}")
     made: Plugin = plugin

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from engine.framework.frameworks import Frameworks
 from engine.framework.interface import Points
-from engine.framework.profile import Profile, Restricted, Weighted
+from engine.framework.profile import Changed, Profile, Weighted, without
 from engine.framework.runtime import MEMO_BYTES, Framework, PluginError
 from engine.framework.status import unresolvable
 from engine.policy.bundle import Bundle
@@ -60,7 +61,7 @@ def frameworks_of(
 
     def unsorted(one: Weighted) -> Weighted:
         """Without a say in the order of the queue."""
-        return replace(one, plugin=Restricted(one.plugin, frozenset({"sort_key"})))
+        return replace(one, plugin=Changed(one.plugin, partial(without, frozenset({"sort_key"}))))
 
     return Frameworks(
         [

@@ -1,4 +1,4 @@
-"""Pods of the queue by the keys that those of a gang share: an index, nothing else."""
+"""The queue's pods by the key of their gang: an index, nothing else."""
 
 from __future__ import annotations
 

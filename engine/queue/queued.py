@@ -56,11 +56,11 @@ class QueuedPod:
     unschedulable_plugins: frozenset[str] = NO_PLUGINS
     """The plugins that rejected the last attempt."""
     pending_plugins: frozenset[str] = NO_PLUGINS
-    """Those of them that answered Pending; their events skip the backoff."""
+    """Those of them that returned Pending; their events skip the backoff."""
     gating_plugin: str = ""
     """The plugin that holds it while it is gated."""
     gating_reasons: tuple[str, ...] = ()
-    """Why, in that plugin's words."""
+    """The reasons of that plugin."""
     where: SubQueue = SubQueue.ACTIVE
 
     since: int = field(default=0, repr=False)
@@ -70,7 +70,7 @@ class QueuedPod:
     gone: bool = field(default=False, repr=False)
     """Whether it was deleted during its attempt."""
     gated_told_at: float = field(default=0.0, repr=False)
-    """When it was last reported what holds it (monotonic)."""
+    """When it was last reported which plugin holds it (monotonic)."""
     pretended: bool = field(default=False, repr=False)
     """Whether its last attempt ended with a dry run of its binding."""
     turns_at: float = field(default=math.inf, repr=False)

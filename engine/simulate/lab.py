@@ -17,6 +17,7 @@ from engine.clock import ManualClock
 from engine.framework.decision import Decision
 from engine.framework.edge import BindOutcome, Edge
 from engine.framework.effects import Bind, Emit, Evict, Patch, SetUnschedulable
+from engine.framework.events import Resource
 from engine.framework.frameworks import Frameworks
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot
@@ -161,7 +162,7 @@ class Lab:
             from engine.kube.resources import KINDS, LEASES, WORKLOAD_KINDS
 
             each = (*KINDS, *WORKLOAD_KINDS, LEASES)
-            wakes = next(one.wakes for one in each if one.name == kind)
+            wakes = next((one.wakes for one in each if one.name == kind), Resource.OBJECT)
             self._by_kind[kind] = self.handlers.of(wakes, self.scheduler.changes.changed)
         return self._by_kind[kind]
 

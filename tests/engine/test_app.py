@@ -579,6 +579,61 @@ def test_without_a_source_the_default_plugins_decide():
     run(main)
 
 
+OF_CLASSES = """
+from engine.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
+from engine.framework.interface import Points, PreFilterResult
+from engine.framework.status import Status, unresolvable
+from engine.objects import Described
+
+class PriorityClass(Described, frozen=True):
+    value: int = 0
+
+class Opened:
+    name = "Opened"
+
+    def points(self):
+        return Points(
+            objects={"/apis/scheduling.k8s.io/v1/priorityclasses": PriorityClass},
+            events=(ClusterEventWithHint(ClusterEvent(Resource.OBJECT, Action.ALL)),),
+            pre_filter=self.pre_filter,
+        )
+
+    def pre_filter(self, pod, snapshot):
+        there = snapshot.objects("PriorityClass").get("open")
+        is_open = there is not None and there.value == 7
+        status = Status.SUCCESS if is_open else unresolvable("closed")
+        return PreFilterResult(status, version=lambda s: s.objects_version("PriorityClass"))
+
+def make(args):
+    return Opened()
+"""
+
+
+def test_a_plugin_of_another_package_reads_a_kind_of_its_own_and_is_woken_by_it(
+    tmp_path, monkeypatch
+):
+    info = tmp_path / "opened-1.dist-info"
+    info.mkdir()
+    (tmp_path / "opened.py").write_text(OF_CLASSES)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: opened\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[berth.plugins]\nOpened = opened:make\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    plugins = {"multiPoint": {"enabled": [{"name": "Opened"}]}}
+    plain = Settings.model_validate(
+        {"profiles": [{"schedulerName": "berth", "plugins": plugins}], "berth": {}}
+    )
+
+    async def main():
+        async with embedded(files=None) as cluster, process(cluster, plain) as berth:
+            name = berth.pod("waits")
+            await berth.until(lambda: berth.condition(name) is not None)
+            assert "closed" in berth.condition(name)[2]
+            cluster.create("priorityclasses", {"metadata": {"name": "open"}, "value": 7})
+            assert await berth.lands(name)
+
+    run(main)
+
+
 def test_the_example_of_a_claim_gets_a_node_a_volume_there_and_then_its_pod():
     example = Path(__file__).parents[2] / "examples" / "volume.yaml"
 

@@ -500,7 +500,9 @@ async def test_a_victim_that_is_still_being_prepared_is_not_deleted():
     assert any(event[3].endswith("(in kube-scheduler memory).") for event in world.edge.events)
 
 
-@pytest.mark.parametrize("ends", ["refused", "timeout", "stopping", "deleted", "bound elsewhere"])
+@pytest.mark.parametrize(
+    "ends", ["refused", "raises", "timeout", "stopping", "deleted", "bound elsewhere"]
+)
 @in_a_loop
 async def test_whatever_ends_a_wait_takes_back_what_was_reserved(ends):
     said = [Status(unschedulable().code.PENDING)]
@@ -517,6 +519,8 @@ async def test_whatever_ends_a_wait_takes_back_what_was_reserved(ends):
         world.bound(pod, "n2")
     if ends == "refused":
         said[0] = unschedulable("no")
+    if ends == "raises":
+        said.clear()
     if ends == "timeout":
         world.clock.advance(6.0)
     if ends == "stopping":
@@ -530,7 +534,9 @@ async def test_whatever_ends_a_wait_takes_back_what_was_reserved(ends):
     assert world.edge.binds == []
     telemetry = world.scheduler._bindings.measures.telemetry
     errors = telemetry.value(ATTEMPTS, "error", pod.spec.scheduler_name)
-    assert errors == (ends in ("timeout", "stopping")), "what others did is no error of ours"
+    assert errors == (ends in ("raises", "timeout", "stopping")), (
+        "what others did is no error of ours"
+    )
 
 
 def volume(name, of_class):

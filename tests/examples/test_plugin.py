@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
+from engine import objects
 from engine.configuration.scheduler import (
     EnabledPlugin,
     PluginConfig,
@@ -17,11 +22,15 @@ from engine.configuration.scheduler import (
     PluginSet,
     ProfileDocument,
 )
-from engine.cycle import decide
+from engine.cycle import conclude, decide
+from engine.framework.profile import Weighted
 from engine.framework.runtime import Framework
+from engine.objects import from_builtins
+from engine.plugins import default_preemption
 from engine.plugins.profiles import make_profile
+from engine.pods import podinfo
 from engine.pods.podinfo import make_pod_info
-from tests.builders import Cache, make_node, pod_object
+from tests.builders import Cache, make_node, make_pod, pod_object
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
 LABEL = "example.com/rack"
@@ -85,3 +94,54 @@ def test_it_refuses_arguments_that_it_does_not_know():
 def test_without_the_package_there_is_no_such_plugin():
     with pytest.raises(ValueError, match="no plugin is named 'RackScore'"):
         profile()
+
+
+# ---- the page ------------------------------------------------------------------------------------
+
+PAGE = EXAMPLE.parents[1] / "docs" / "plugins.md"
+ROOMS = ("decision", "effects", "events", "interface", "snapshot", "status")
+
+
+@pytest.fixture(scope="module")
+def page():
+    """What the blocks of the page define, with the imports that they leave out."""
+    names = {"np": np, "gate": default_preemption.gate, "ineligible": default_preemption.ineligible}
+    for room in (*(import_module(f"engine.framework.{one}") for one in ROOMS), objects, podinfo):
+        names |= vars(room)
+    names["says_it_may_go"] = lambda pod: pod.name.startswith("may-go")
+    names |= {"is_noisy": None, "NOISY": None, "NODES": None, "owner_uid": None}
+    for block in re.findall(r"```python\n((?:class|def) .*?)```", PAGE.read_text(), re.DOTALL):
+        exec(compile(block, PAGE, "exec", dont_inherit=True), names)
+    return names
+
+
+def test_the_post_filter_of_the_page_evicts_the_pod_that_may_go(page):
+    plain = make_profile(ProfileDocument())
+    framework = Framework(replace(plain, plugins=(Weighted(page["MayGo"]()), *plain.plugins)))
+    cache = Cache()
+    cache.add_node(make_node("n", cpu="2"))
+    for name in ("stays", "may-go"):
+        cache.add_pod(make_pod(name, cpu="1"), "n")
+    high = make_pod("high", cpu="1", priority=10)
+    rescue = conclude(high, cache.snapshot(0.0), framework).rescue
+    assert (rescue.nominated, [one.pod.name for one in rescue.evictions]) == ("n", ["may-go"])
+
+
+def test_the_kind_of_the_page_is_decoded_and_wakes_by_what_grows(page):
+    rack = page["Rack"]
+    assert page["RackLimit"]().points().objects == {"/apis/example.com/v1/racks": rack}
+
+    def of(most):
+        return from_builtins(rack, {"metadata": {"name": "a"}, "spec": {"maxPods": most}})
+
+    hints = [
+        page["grew"](None, *each, None).value
+        for each in (
+            (None, of(1)),
+            (of(1), of(2)),
+            (of(2), of(2)),
+            (of(1), None),
+            (None, make_node("n")),
+        )
+    ]
+    assert hints == ["Queue", "Queue", "Skip", "Skip", "Skip"]

@@ -95,5 +95,5 @@ def test_no_two_kinds_have_one_name() -> None:
 def test_every_event_of_storage_has_its_kind() -> None:
     told = {kind.wakes for kind in KINDS}
     ours = {"AssignedPod", "UnscheduledPod", "TargetPod", "Node", "Namespace", "Signal", "Time"}
-    ours |= {"FinishedPod", "Nomination", "Lease", "Workload"}
+    ours |= {"FinishedPod", "Nomination", "Lease", "Workload", "Object"}
     assert {one for one in Wakes if one.value not in ours | {"Policy", "*"}} == told - {None}

@@ -1183,3 +1183,11 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
         "KUBERNETES_SERVICE_HOST",
     ):
         monkeypatch.delenv(name, raising=False)
+
+    @pytest.mark.parametrize(
+        "effect", [Patch("Rack", "", "r", {}), Patch("Node", "", "n", {"a": {1}})]
+    )
+    def test_what_no_server_could_take_is_said(self, effect: Patch) -> None:
+        why, script, _ = self.written(effect)
+        assert why.startswith(f"a plugin's patch of {effect.kind} cannot be written: ")
+        assert script.asked == []

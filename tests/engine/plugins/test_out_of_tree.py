@@ -6,9 +6,24 @@ import sys
 
 import pytest
 
+from engine.configuration.scheduler import EnabledPlugin, PluginsDocument, PluginSet, ProfileDocument
+from engine.configuration.settings import ConfigError
+from engine.cycle import conclude
+from engine.framework.interface import Points
+from engine.framework.profile import Profile, Weighted
+from engine.framework.runtime import Framework
+from engine.kube.resources import KINDS, kinds_of
+from engine.objects import Described
+from engine.plugins.profiles import make_profile
 from engine.plugins.registry import make_plugin
+from tests.builders import Cache, make_node, make_pod
 
-HEAD = "from engine.framework.interface import Points\n"
+HEAD = """
+import numpy as np
+from engine.framework.events import Action, ClusterEvent, Resource
+from engine.framework.interface import PreScoreResult, Points, Verdicts
+from engine.framework.status import Status, unschedulable
+"""
 GOOD = "class P:\n    name = 'Theirs'\n    def points(self): return Points()\n"
 
 
@@ -62,6 +77,8 @@ def test_a_plugin_gets_its_arguments_and_is_imported_when_it_is_named(install):
         (f"{GOOD}    name = 'Other'\ndef make(args): return P()\n", "has the name 'Other'"),
         (f"{GOOD}    name = property(lambda self: 1 / 0)\ndef make(args): return P()\n",
          "fails: ZeroDivisionError: division by zero"),
+        (GOOD.replace("()", "(events=(ClusterEvent(Resource.NODE, Action.ADD),))", 1)
+         + "def make(args): return P()\n", "has events that are no ClusterEventWithHint"),
     ],
 )  # fmt: skip
 def test_one_that_is_broken_is_refused_by_name(code, said, install):
@@ -77,3 +94,77 @@ def test_two_of_one_name_are_refused(install):
     told = "^plugin 'Theirs': several packages have one of that name: one and two$"
     with pytest.raises(ValueError, match=told):
         make_plugin("Theirs")
+
+
+ROWS = "s.nodes.present[rows]"
+
+
+@pytest.mark.parametrize(
+    ("points", "said"),
+    [
+        ("class_key=lambda *_: [1], score=lambda *_: None", "TypeError: unhashable type: 'list'"),
+        ("pre_filter=lambda *_: None", "TypeError: pre_filter returns NoneType instead of Pre"),
+        ("filter=lambda t, p, s, rows: " + ROWS, "filter returns ndarray instead of Verdicts"),
+        ("filter=lambda *_: Verdicts(np.ones(1, np.bool_), tuple)", "bool (1,) for 2 rows"),
+        (f"filter=lambda t, p, s, rows: Verdicts({ROWS} * 1, tuple)", "int64 (2,) for 2 rows"),
+        (f"filter=lambda t, p, s, rows: Verdicts(~{ROWS}, lambda: 1 / 0)", "ZeroDivisionError"),
+        ("pre_score=lambda *_: PreScoreResult(shared=[1]), score=lambda *_: None", "unhashable"),
+        ("score=lambda *_: [1.0, 2.0]", "score returns list instead of numpy.ndarray | None"),
+        (f"score=lambda t, p, s, rows: {ROWS} * np.nan", "a score is not a finite number"),
+        ("tiers=lambda *_: None", "tiers returns NoneType"),
+        ("reserve=lambda *_: None", "reserve returns NoneType instead of Reserved"),
+        ("permit=lambda *_: Status.SUCCESS", "permit returns Status instead of Permitted"),
+        ("pre_bind=lambda *_: True", "pre_bind returns bool instead of PreBound"),
+        ("post_bind=lambda *_: None", "post_bind returns NoneType instead of list | tuple"),
+    ],
+)
+def test_what_the_scheduler_cannot_use_fails_the_pod_alone(points, said, install):
+    install(
+        "odd",
+        GOOD.replace("Points()", f"Points({points})") + "def make(args): return P()\n",
+        "Theirs",
+    )
+    enabled = PluginsDocument(multi_point=PluginSet(enabled=[EnabledPlugin(name="Theirs")]))
+    framework = Framework(make_profile(ProfileDocument(plugins=enabled)))
+    cache, pod = Cache(), make_pod("p")
+    for name in "ab":
+        cache.add_node(make_node(name))
+    decision = conclude(pod, cache.snapshot(0.0), framework)
+    message = decision.message
+    if decision.node is not None:
+        cache.add_pod(pod, decision.node)
+        there = cache.snapshot(0.0)
+        for answer in (
+            framework.reserve(pod, there, decision.node),
+            framework.act(pod, there, decision),
+        ):
+            message += " ".join(answer.status.reasons)
+    assert said in message
+
+
+class Looks:
+    def __init__(self, **objects):
+        self.name, self.objects = "Looks", objects
+
+    def points(self):
+        return Points(objects=self.objects)
+
+
+class Rack(Described, frozen=True):
+    pass
+
+
+class Service(Described, frozen=True):
+    pass
+
+
+def test_kinds_that_plugins_read_are_watched_once_and_have_names_of_their_own():
+    def kinds(*each):
+        return kinds_of([Profile("p", (Weighted(Looks(**one)),)) for one in each])
+
+    found = kinds({"/apis/example.com/v1/racks": Rack}, {"/apis/example.com/v1/racks": Rack})
+    assert [one.path for one in found[len(KINDS) :]] == ["/apis/example.com/v1/racks"]
+    with pytest.raises(ConfigError, match="/apis/k/v1/services: another kind is named Service"):
+        kinds({"/apis/k/v1/services": Service})
+    with pytest.raises(ConfigError, match="/apis/b/v1/racks: another kind is named Rack"):
+        kinds({"/apis/a/v1/racks": Rack}, {"/apis/b/v1/racks": Rack})
