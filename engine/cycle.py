@@ -15,6 +15,7 @@ from functools import partial
 
 import numpy as np
 
+from engine.framework.classes import PodClass
 from engine.framework.decision import (
     Decision,
     Details,
@@ -24,13 +25,14 @@ from engine.framework.decision import (
     Rejections,
 )
 from engine.framework.groupedchoice import GroupedChoice
+from engine.framework.keycolumn import FRACTION, NOWHERE, total_of
 from engine.framework.opinion import LEFT_OUT, SCALE, Opinion
 from engine.framework.opinion import NAME as EXTENDER
-from engine.framework.podclass import FRACTION, NOWHERE, TIE_BITS, TIE_MASK, PodClass, total_of
 from engine.framework.runtime import Candidates, Framework, PluginError, Unfit
 from engine.framework.searchprogress import SearchProgress
 from engine.framework.snapshot import IntColumn, Snapshot
 from engine.framework.status import Code, Status, unschedulable
+from engine.framework.ties import TIE_BITS, TIE_MASK
 from engine.pods.podinfo import PodInfo
 
 

@@ -151,7 +151,8 @@ class Derived(Generic[_T]):
 class ReadOff(ABC, Generic[_T]):
     """A table with columns of what is read off its objects, built when first asked for."""
 
-    _dictionary: Dictionary
+    dictionary: Dictionary
+    """Of all text columns."""
 
     @abstractmethod
     def derived(
@@ -169,7 +170,7 @@ class ReadOff(ABC, Generic[_T]):
 
         def code(one: _T) -> int:
             text = of(one)
-            return -1 if text is None else self._dictionary.code(text)
+            return -1 if text is None else self.dictionary.code(text)
 
         return self.derived(f"text {column}", np.int32, -1, code)
 

@@ -87,7 +87,7 @@ class NodeColumns(ReadOff[Node]):
     """
 
     def __init__(self, dictionary: Dictionary) -> None:
-        self._dictionary = dictionary
+        self.dictionary = dictionary
         self._rows = RowAllocator()
         self._row_of: dict[str, int] = {}
         self._nodes: list[Node | None] = []
@@ -252,7 +252,7 @@ class NodeTable(NodeColumns):
         self._row_of[name] = row
         digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
         self._tie_keys.cell[row] = int.from_bytes(digest, "little")
-        self._names.cell[row] = self._dictionary.code(name)
+        self._names.cell[row] = self.dictionary.code(name)
         self._present.cell[row] = True
         self.fill(row, node)
         self.layout += 1
@@ -306,7 +306,7 @@ class NodeTable(NodeColumns):
 
     def recode(self, dictionary: Dictionary) -> None:
         """Codes all texts anew, in another dictionary."""
-        self._dictionary = dictionary
+        self.dictionary = dictionary
         for name, row in self._row_of.items():
             self._names.cell[row] = dictionary.code(name)
             for column, of in self._derived:

@@ -53,7 +53,7 @@ class PodColumns(ReadOff[PodInfo]):
     """
 
     def __init__(self, dictionary: Dictionary) -> None:
-        self._dictionary = dictionary
+        self.dictionary = dictionary
         self._capacity = FIRST_CAPACITY
         self._pods: list[PodInfo] = []
         self._node = Column(np.int32, self._capacity, -1)
@@ -286,7 +286,7 @@ class PodTable(PodColumns):
         if not columns:
             return np.empty(0, np.intp)
         own = self.text("namespace None", lambda pod: pod.namespace)
-        there = np.flatnonzero(own == self._dictionary.find(name))
+        there = np.flatnonzero(own == self.dictionary.find(name))
         otherwise = np.zeros(len(there), np.bool_)
         for column, of in columns:
             before = column.view(self.size)[there]
@@ -313,6 +313,6 @@ class PodTable(PodColumns):
 
     def recode(self, dictionary: Dictionary) -> None:
         """Codes all texts anew, in another dictionary."""
-        self._dictionary = dictionary
+        self.dictionary = dictionary
         for column, of in self._derived:
             column.fill(map(of, self._pods), self.size)

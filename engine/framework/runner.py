@@ -29,7 +29,7 @@ from engine.framework.interface import (
 from engine.framework.searchprogress import UnfinishedError
 from engine.framework.snapshot import BoolColumn, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable
-from engine.framework.trials import Trial
+from engine.framework.trials import Filtering, Trial
 from engine.pods.podinfo import PodInfo
 
 _MOST_PARTS: Final = 4096
@@ -60,15 +60,6 @@ class Unfit(Exception):  # noqa: N818 - an answer that ends the cycle, not a fau
     def __init__(self, fit_error: FitError) -> None:
         super().__init__(fit_error.message())
         self.fit_error = fit_error
-
-
-class Filtering(NamedTuple):
-    """One plugin's filter for a class; `shared` is its mask if classes share it."""
-
-    name: str
-    points: Points
-    result: PreFilterResult
-    shared: Shared | None = None
 
 
 class Scoring(NamedTuple):

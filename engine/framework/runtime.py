@@ -16,13 +16,13 @@ from typing import Any, Final
 import numpy as np
 
 from engine.framework.acting import Actors
-from engine.framework.classes import Classes
+from engine.framework.classes import Classes, PodClass
 from engine.framework.classupdater import ClassUpdater
 from engine.framework.decision import PostFilterResult, Rejections
 from engine.framework.events import ClusterEventWithHint
 from engine.framework.gang import Membership
 from engine.framework.interface import MAX_SCORE, UNSHARED, Points, Scores
-from engine.framework.podclass import NOWHERE, UNIT, KeyColumn, PodClass, steps_of
+from engine.framework.keycolumn import NOWHERE, UNIT, KeyColumn, steps_of
 from engine.framework.profile import Profile
 from engine.framework.runner import Candidates, PluginError, PluginRunner, Unfit
 from engine.framework.searchprogress import SearchProgress

@@ -73,7 +73,7 @@ class Reach:
         """(n,) the rows that it reaches; None reaches all."""
         if selector is None:
             return np.ones(self.size, dtype=np.bool_)
-        return selector.mask(self.snapshot, self.rows)
+        return selector.mask(self.snapshot.nodes, self.rows)
 
     def codes(self, label: str) -> CodeColumn:
         """(n,) the values of a label, as codes."""

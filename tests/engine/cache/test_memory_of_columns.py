@@ -171,7 +171,7 @@ def test_groupings_of_few_nodes_are_few(monkeypatch):
     cache.add_node(make_node("n"))
     for i in range(40):
         tally = cache.topology.pod_set(None, EVERYTHING, terminating=True)
-        cache.topology.table(tally, f"odd{i}").sync(cache.snapshot(0.0))
+        cache.topology.table(tally, f"odd{i}").sync(cache.nodes)
     assert len(cache.topology._groupings) <= 20
 
 
