@@ -90,7 +90,7 @@ class Bindings:
     def stop(self) -> None:
         """The process ends: cancels all PreBind effects."""
         for executor in self._preparing.values():
-            executor.stop()
+            executor.cancel("the scheduler is stopping")
 
     async def _prepare(self, chosen: Chosen, executor: Executor) -> None:
         """Carries out the PreBind effects, however long it takes, then starts the binding."""

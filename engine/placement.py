@@ -151,8 +151,6 @@ class Placement:
             if not status.ok:
                 self.waiting_pods.tell(clearance)
                 return Refused(queued, decision, status)
-        else:
-            chosen.free = True
         return chosen
 
     def choose_member(self, queued: QueuedPod) -> Chosen | Refused:
@@ -161,7 +159,7 @@ class Placement:
         if isinstance(found, Refused):
             self._cache.forget(queued.pod.uid)
         else:
-            found.there, found.free = None, False  # other members follow before it is bound
+            found.there = None  # other members follow before it is bound
         return found
 
     def give_back(self, chosen: Chosen, *, tell_beside: Container[str] | None) -> None:
@@ -200,9 +198,7 @@ class Placement:
             else:
                 chosen.undo()
                 self.failures.refused_in_cycle(chosen.queued, status, chosen.node)
-        elif chosen.there is not None or (
-            not chosen.free and self.basis.framework_of(chosen.queued.pod).acts(chosen.queued.pod)
-        ):
+        elif self.basis.framework_of(chosen.queued.pod).acts(chosen.queued.pod):
             self._may_go(chosen, chosen.there or self.basis.snapshot(), seen=False)
         else:
             self.bindings.begin(chosen)

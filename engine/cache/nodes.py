@@ -269,7 +269,7 @@ class NodeTable(NodeColumns):
         for derived, of in self._derived:
             derived.cell[row] = of(node)
 
-    def remove(self, name: str) -> int:
+    def remove(self, name: str) -> None:
         """Frees the node's row; its pods have been taken off before."""
         row = self._row_of.pop(name)
         self._set_taints(row, _NO_TAINTS)
@@ -284,7 +284,6 @@ class NodeTable(NodeColumns):
             column.clear(row)
         self._rows.give_back(row)
         self.layout += 1
-        return row
 
     def add_pod(self, row: int, pod: PodInfo, sign: int) -> None:
         """Adds (sign 1) or takes off (sign -1) a pod's requests."""

@@ -40,10 +40,6 @@ _OF_NODES: Final = {"Lease": HEARTBEATS, "CSINode": VOLUMES}
 _OWN: Final = ""
 
 
-def _nobody() -> None:
-    """The default callback."""
-
-
 class QueueTimes(NamedTuple):
     """What only the queue knows of a pod; times are seconds since the epoch, None: not yet."""
 
@@ -113,7 +109,7 @@ class OtherPods:
         """Changes with every pod that comes, goes, or has other times."""
         self.touched: set[str] = set()
         """UIDs of queued pods that have changed since `take_touched`."""
-        self.on_news: Callable[[], None] = _nobody
+        self.on_news: Callable[[], None] = lambda: None
         """Called when the queue or a nomination has changed, which no event of the server says."""
         self._nodes = nodes
         self._dictionary = dictionary

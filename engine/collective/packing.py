@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from operator import itemgetter
+from operator import ge, itemgetter
 from typing import Final, Protocol, TypeVar
 
 import numpy as np
@@ -347,7 +347,7 @@ class _Ways:
         fitting = []
         for place, (left, open_) in enumerate(zip(self._left, self._open, strict=True)):
             state = self._sign[place], left
-            if open_[kind] and state not in seen and _covers(left, needs):
+            if open_[kind] and state not in seen and all(map(ge, left, needs)):
                 seen.add(state)
                 slack = sum(have * scale for have, scale in zip(left, self._scale, strict=True))
                 fitting.append((slack, -self._keys[kind][place], place))
@@ -380,7 +380,3 @@ class _Ways:
         if not there:
             del self.placed[member]
         return there
-
-
-def _covers(left: tuple[int, ...], needs: tuple[int, ...]) -> bool:
-    return all(have >= need for have, need in zip(left, needs, strict=True))

@@ -165,7 +165,11 @@ def row_of(
     """
     masks = _masks(keys, snapshot)
     checks = [_check(f, pod, keys.now) for f in keys.filters if f.shared is None]
-    scores = [_weighed(s, pod, keys.now) for s in keys.scorers]
+    # Sums of ints are faster.
+    scores = [
+        (int(s.weight) if s.weight == int(s.weight) else s.weight, _score(s, pod, keys.now))
+        for s in keys.scorers
+    ]
     lookups = [(one.weight, one.cells) for one in keys.lookups]
     turn, places = keys.offset, ties.data
     at_once = joint.row(snapshot)
@@ -212,12 +216,6 @@ def _masks(keys: KeyColumn, snapshot: Snapshot) -> list[memoryview[Any]]:
         allowed[keys.allowed] = True
         masks.append(allowed.data)
     return masks
-
-
-def _weighed(scoring: Scoring, pod: PodInfo, at: At) -> tuple[float, Callable[[int], float]]:
-    """The weight, as an int if it is whole, as sums of ints are faster."""
-    weight = scoring.weight
-    return int(weight) if weight == int(weight) else weight, _score(scoring, pod, at)
 
 
 def _inside(score: float) -> float:

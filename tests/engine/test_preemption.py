@@ -520,8 +520,7 @@ async def test_whatever_ends_a_wait_takes_back_what_was_reserved(ends):
     if ends == "timeout":
         world.clock.advance(6.0)
     if ends == "stopping":
-        for executor in world.scheduler._bindings._preparing.values():
-            executor.stop()
+        world.scheduler._bindings.stop()
     if ends not in ("deleted", "bound elsewhere"):
         world.scheduler.changes.changed("X")
     await settle(world)
