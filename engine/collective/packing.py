@@ -85,7 +85,7 @@ class Alike:
 
 
 @dataclass(slots=True)
-class Budget:
+class SearchBudget:
     """What is left of it; shared by the searches of one plan."""
 
     tries: int = TRIES
@@ -110,7 +110,7 @@ class Packing:
     cut_short: bool = False
 
 
-def pack(searches: Iterable[Search], wanted: int, budget: Budget) -> Steps[Packing]:
+def pack(searches: Iterable[Search], wanted: int, budget: SearchBudget) -> Steps[Packing]:
     """Places at least `wanted` of the members; all of them where a try without a step back can.
 
     Args:
@@ -143,7 +143,7 @@ class Search:
     left: Ints
     rows: NDArray[np.intp]
     """What `kinds` and `left` are about, by the numbers that others are asked by."""
-    budget: Budget
+    budget: SearchBudget
     others: Others | None
 
     def __post_init__(self) -> None:

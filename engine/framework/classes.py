@@ -105,16 +105,15 @@ class Classes:
 
     def __init__(
         self,
-        plugins: Sequence[tuple[str, Points]],
+        keyed: Sequence[tuple[str, Points]],
         runner: PluginRunner,
         *,
         seed: int,
         most_bytes: int,
     ) -> None:
-        keyed = [(name, p) for name, p in plugins if p.filter or p.pre_filter or p.score]
+        """`keyed` are the plugins that have parts in class keys, as the runner knows them."""
         self._runner = runner
         self._keys = [(name, p.class_key) for name, p in keyed]
-        runner.set_keyed([name for name, _ in keyed])
         self._by_row = [number for number, (_, p) in enumerate(keyed) if not p.wide_key]
         self._seed = seed
         self._most_bytes = most_bytes

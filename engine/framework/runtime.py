@@ -101,7 +101,10 @@ class Framework:
         self.scorers = tuple([one for one in asked if one[1].score])
         # An error of PreScore counts even if only the plugin's Score is disabled.
         ranked = asked if self.scorers else ()
-        self._runner = PluginRunner(self.filters, self.pre_filters, ranked, on_fault or _log_fault)
+        keyed = [(n, p) for n, p in plugins if p.filter or p.pre_filter or p.score]
+        self._runner = PluginRunner(
+            self.filters, self.pre_filters, ranked, keyed, on_fault or _log_fault
+        )
         self._guard = self._runner.guard
         actors = Actors(plugins, self._guard)
         self.acts, self.reserve = actors.acts, actors.reserve
@@ -119,7 +122,7 @@ class Framework:
         self.sorter = next(w.plugin for w in profile.plugins if w.plugin.name == sorters[0][0])
         """The plugin that sorts the queue; its keys compare with each other."""
         self._sort_key = sorters[0][1].sort_key
-        self._classes = Classes(plugins, self._runner, seed=profile.seed, most_bytes=memo_bytes)
+        self._classes = Classes(keyed, self._runner, seed=profile.seed, most_bytes=memo_bytes)
         self._updater = ClassUpdater(self._runner, self._classes)
         self.keys_move = self._classes.keys_move
         """Whether class keys depend on more than the pod."""
