@@ -112,7 +112,7 @@ class Bindings:
             self.failures.forget(pod, chosen.node)  # whoever reads the server next tries it again
         else:
             self._tell(Bind(pod, chosen.node), BindOutcome.REFUSED, " ".join(status.reasons))
-            self.failures.refused(chosen.queued, status, chosen.node)
+            self.failures.refused(chosen.queued, status, chosen.node, seen=True)
 
     def _tell(self, effect: Bind, outcome: BindOutcome, why: str) -> None:
         for observer in self.observers:

@@ -124,6 +124,7 @@ def conclude(
     Raises:
         UnfinishedError: a slice of `progress` is used up.
     """
+    progress = progress or SearchProgress()
     decision = decide(pod, snapshot, framework, opinion)
     decision.opinion = opinion
     if decision.rejections is not None and decision.rejections.nodes and framework.rescues:
@@ -133,9 +134,8 @@ def conclude(
             decision.rescue = PostFilterResult(fault.status, message=str(fault))
         if opinion is not None and decision.rescue.nominated:
             decision.rescue = _agreed(decision.rescue, opinion)
-        if progress is not None:
-            given = opinion is not None and opinion.victims is not None
-            decision.rescue = progress.renew(decision.rescue, snapshot, given=given)
+        given = opinion is not None and opinion.victims is not None
+        decision.rescue = progress.renew(decision.rescue, snapshot, given=given)
     return decision
 
 

@@ -197,7 +197,7 @@ class Placement:
                 )
             else:
                 chosen.undo()
-                self.failures.refused_in_cycle(chosen.queued, status, chosen.node)
+                self.failures.refused(chosen.queued, status, chosen.node, seen=False)
         elif self.basis.framework_of(chosen.queued.pod).acts(chosen.queued.pod):
             self._may_go(chosen, chosen.there or self.basis.snapshot(), seen=False)
         else:
@@ -210,7 +210,7 @@ class Placement:
 
     def _refused(self, held: WaitingPod, status: Status) -> None:
         self.measures.waited(held.since, status.code.value)
-        self.failures.refused(held.chosen.queued, status, held.node)
+        self.failures.refused(held.chosen.queued, status, held.node, seen=True)
 
     def _may_go(self, chosen: Chosen, snapshot: Snapshot, *, seen: bool) -> None:
         """Asks PreBind, Bind and PostBind what is to be done with the pod, and begins it.
@@ -223,8 +223,7 @@ class Placement:
         self.acted(chosen.decision, Acted(Point.ACT, pod, chosen.node, snapshot, acts.words))
         if not acts.status.ok:
             chosen.undo()
-            back = self.failures.refused if seen else self.failures.refused_in_cycle
-            back(chosen.queued, acts.status, chosen.node)
+            self.failures.refused(chosen.queued, acts.status, chosen.node, seen=seen)
             return
         for note in acts.before:
             self.notices.events.emit(note)
@@ -246,7 +245,7 @@ class Placement:
         """Requeues the pod and reports why."""
         queued, decision = refused.queued, refused.decision
         if refused.status is not None:
-            self.failures.refused_in_cycle(queued, refused.status, decision.node or "")
+            self.failures.refused(queued, refused.status, decision.node or "", seen=False)
             return
         if decision.error is not None:
             self.failures.error(queued, decision.message)

@@ -66,10 +66,8 @@ class DefaultPreemptionArgs(PluginArgs, frozen=True):
         Raises:
             ValueError: out of range.
         """
-        percentage, absolute = (
-            self.min_candidate_nodes_percentage,
-            self.min_candidate_nodes_absolute,
-        )
+        percentage = self.min_candidate_nodes_percentage
+        absolute = self.min_candidate_nodes_absolute
         if not 0 <= percentage <= 100:  # noqa: PLR2004 - per cent
             raise ValueError("minCandidateNodesPercentage: not in valid range [0, 100]")
         if absolute < 0:

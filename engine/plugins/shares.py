@@ -106,11 +106,8 @@ class Shares:
         for i, (name, counted) in enumerate(
             zip(_BOTH, (nodes.nonzero_cpu, nodes.nonzero_memory), strict=True)
         ):
-            there, held, used = (
-                nodes.allocatable(name)[rows],
-                nodes.requested(name)[rows],
-                counted[rows],
-            )
+            there, held = nodes.allocatable(name)[rows], nodes.requested(name)[rows]
+            used = counted[rows]
             wrong = (there <= 0) | (there >= EXACT)
             for amount in (held, used):
                 wrong |= (amount < 0) | (amount >= EXACT)
@@ -181,10 +178,8 @@ class Together:
         )
         amounts = (*self._needs, *self._adds, *self._counts)
         self.exact = min(amounts) >= 0 and max(amounts) < EXACT
-        needs, counts = (
-            [need or _ANY_ROOM for need in self._needs],
-            [n * _TWICE for n in self._counts],
-        )
+        needs = [need or _ANY_ROOM for need in self._needs]
+        counts = [n * _TWICE for n in self._counts]
         # Each stands upright, beside the lines.
         self._upright = np.array([*needs, *self._adds, *counts], np.float64).reshape(3, 2, 1)
 

@@ -357,7 +357,7 @@ def hunt(nodes, sizes, most, **options):
 def searched(snapshot, framework, **options):
     pod = make_pod("high", priority=10)
     ranks = (lambda _, results: results["victims.count"], lambda rows, _: rows)
-    rows, trial = np.arange(snapshot.nodes.size), framework.what_if(pod, snapshot)
+    rows, trial = np.arange(snapshot.nodes.size), framework.trial(pod, snapshot, what_if=True)
     return search(Evictions(ranks=ranks, **options), snapshot, trial, rows=rows)
 
 

@@ -530,7 +530,7 @@ def test_slices_find_what_one_piece_finds_and_what_holds_when_the_cluster_moves_
         row, uids = snapshot.nodes.row(sliced.rescue.nominated), _told(sliced.rescue)[1]
         gone = [one for one in range(snapshot.pods.size) if snapshot.pods.node[one] >= 0]
         gone = [one for one in gone if snapshot.pods.pod(one).name in uids]
-        trial = framework.what_if(new, snapshot)
+        trial = framework.trial(new, snapshot, what_if=True)
         assert without(trial, row, snapshot.pods, np.array(gone, np.intp)).fits()
         if at_once.rescue.choices is not None:
             there, _ = at_once.rescue.choices.victims()[sliced.rescue.nominated]
