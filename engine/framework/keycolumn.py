@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.decision import Rejections
-from engine.framework.derived import Place
+from engine.framework.derived import NO_CELLS, Place
 from engine.framework.interface import MAX_SCORE, Joint, Scores
 from engine.framework.runner import Dependency, Scoring
 from engine.framework.snapshot import IntColumn, Snapshot
@@ -36,7 +36,6 @@ UNIT: Final = FRACTION << TIE_BITS
 """One point of score in a key."""
 NOWHERE: Final = -(1 << 62)
 """The key of a node where the pod cannot go; negative whatever scores are added."""
-_NO_CELLS: Final = memoryview(b"")
 
 
 class OutOfRange(Exception):  # noqa: N818 - ends an update, and is no fault of ours
@@ -114,7 +113,7 @@ class KeyColumn:
     touched: int = 0
     """Changes of any row that change scores of others, so that all are asked again."""
     column: IntColumn = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    cells: memoryview[Any] = _NO_CELLS
+    cells: memoryview[Any] = NO_CELLS
     log: Log | None = None
     """Rows whose key changed, as ~row if feasibility did, too; None: nobody reads it."""
     shared_causes: int = 0
