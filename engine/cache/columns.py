@@ -181,27 +181,3 @@ class ReadOff(ABC, Generic[_T]):
     def flag(self, column: str, of: Callable[[_T], bool]) -> BoolColumn:
         """Like `text`, for booleans."""
         return self.derived(f"flag {column}", np.bool_, 0, of)
-
-
-class RowAllocator:
-    """Row numbers of a table: freed rows are used again, the table grows by doubling."""
-
-    def __init__(self) -> None:
-        self._free: list[int] = []
-        self.capacity = FIRST_CAPACITY
-        self.size = 0
-
-    def take(self) -> tuple[int, bool]:
-        """A row, and whether the columns must grow to `capacity` first."""
-        if self._free:
-            return self._free.pop(), False
-        row = self.size
-        self.size += 1
-        if self.size <= self.capacity:
-            return row, False
-        self.capacity *= 2
-        return row, True
-
-    def give_back(self, row: int) -> None:
-        """The row is free."""
-        self._free.append(row)
