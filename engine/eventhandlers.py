@@ -344,7 +344,7 @@ class PodHandler(_Handler):
 
     def _count(self, pod: Pod) -> None:
         """Puts it into the cache. Our own request for its deletion may be newer than the object."""
-        row = self.cache.pod_row(pod.metadata.uid)
+        row = self.cache.pods.row(pod.metadata.uid)
         known = self.cache.pods.pod(row) if row >= 0 else None
         try:
             found = make_pod_info(pod, known)

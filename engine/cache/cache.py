@@ -85,8 +85,7 @@ class Cache:
         self._log_rows = self._log.data
         self._log_causes = np.zeros(LOG_ROWS, dtype=np.int64)
         self._log_why = self._log_causes.data
-        # Pods by UID: their rows.
-        self._rows: dict[str, int] = {}
+        self._rows = self.pods.row_of
         self._assumed: set[str] = set()
         self.other_pods = OtherPodsTable(
             self.nodes,
@@ -153,10 +152,6 @@ class Cache:
         if row is None:
             return None
         return self._name_of(uid, row)
-
-    def pod_row(self, uid: str) -> int:
-        """The row of the pod, -1 if it is not known."""
-        return self._rows.get(uid, NOWHERE)
 
     def assigned(self) -> dict[str, tuple[str, bool]]:
         """All pods: uid -> (node name, assumed); to compare with the server's state."""
@@ -366,7 +361,7 @@ class Cache:
         node_row = self.nodes.row(node_name)
         if len(self.dictionary.texts) > self._most_texts:
             self._renew_dictionary()
-        self._rows[uid] = self.pods.add(pod, node_row)
+        self.pods.add(pod, node_row)
         if self.nominations.nodes:
             self.withdraw(uid)
         if self.other_pods.attends:
@@ -379,7 +374,7 @@ class Cache:
             self._changed(node_row, _POD)
 
     def _drop(self, uid: str) -> None:
-        row = self._rows.pop(uid)
+        row = self._rows[uid]
         if self.other_pods.attends and uid not in self._assumed:
             self.other_pods.leaves(self.pods.pod(row), self._name_of(uid, row))
         self._assumed.discard(uid)
@@ -395,9 +390,7 @@ class Cache:
             self.nodes.add_pod(node_row, self.pods.pod(row), -1)
             self.topology.count(self.pods.pod(row), node_row, -1)
             self._changed(node_row, _POD)
-        moved = self.pods.remove(row)
-        if moved is not None:
-            self._rows[moved.uid] = row
+        self.pods.remove(row)
 
     def _replace(self, row: int, pod: PodInfo) -> None:
         before, node_row = self.pods.pod(row), self.pods.node_row(row)

@@ -160,10 +160,6 @@ class Snapshot(msgspec.Struct, eq=False):
         """
         return self._cache.changes_since(generation)
 
-    def pod_row(self, uid: str) -> int:
-        """The row of a pod on a node as things are, -1 if there is none."""
-        return self._cache.pod_row(uid)
-
     def objects(self, kind: str) -> Objects:
         """The objects of a kind (`Service`) by `namespace/name`, or name where there is none.
 
@@ -232,7 +228,7 @@ def _over(over: Snapshot, moves: Moves) -> Overlay:
     found.last = (over.generation, rows[0], _MOVED) if len(moves) == 1 else (-1, NOWHERE, 0)
     pods = over.pods
     if not isinstance(pods, PodsOver):
-        pods = PodsOver(pods, found._cache.pod_row, {}, ())  # noqa: SLF001 - ours
+        pods = PodsOver(pods, {}, ())
     nodes = over.nodes if isinstance(over.nodes, NodesOver) else NodesOver(over.nodes, {})
     found.pods, found.nodes = pods.with_moves(moves), nodes.with_moves(moves)
     return found

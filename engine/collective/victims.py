@@ -448,7 +448,7 @@ def one_by_one(
             left.append(node)
             continue
         plans.runs += runs
-        going += map(plans.snapshot.pod_row, gone)
+        going += map(plans.snapshot.pods.row, gone)
         if gone:
             emptied.append(at)
         elif why is not None:

@@ -83,7 +83,7 @@ class Absent:
         self._uids.clear()
 
     def _leave(self, uid: str) -> None:
-        cache, back, row = self._cache, self._back, self._cache.pod_row(uid)
+        cache, back, row = self._cache, self._back, self._cache.pods.row(uid)
         if row < 0:
             return
         pod, node, waiting = cache.pods.pod(row), cache.node_of(uid) or "", cache.waiting.get(uid)

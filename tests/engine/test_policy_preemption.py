@@ -89,7 +89,7 @@ async def test_the_first_line_that_applies_decides_and_without_one_the_profile_d
 
 def edited(made, **parts):
     """A pod on a node is changed: `metadata`, `status`."""
-    old = made.cache.pods.pod(made.cache.pod_row("uid-default-a")).pod
+    old = made.cache.pods.pod(made.cache.pods.row("uid-default-a")).pod
     new = {name: replaced(getattr(old, name), **how) for name, how in parts.items()}
     made.handlers.pods.on_update(old, replaced(old, **new))
 
