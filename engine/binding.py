@@ -20,7 +20,7 @@ from engine.failures import Failures
 from engine.framework.acting import Acts
 from engine.framework.edge import BindOutcome, Edge
 from engine.framework.effects import Bind, Patch, pod_event
-from engine.inflight import InFlight, patch
+from engine.inflight import InFlight
 from engine.measures import Measures, Result
 from engine.notices import log
 from engine.objects import Pod
@@ -235,9 +235,15 @@ class Bindings:
         """Carries out the PostBind effects."""
         for effect in acts.after:
             if isinstance(effect, Patch):
-                self.in_flight.spawn(patch(effect, self.edge.writer))
+                self.in_flight.spawn(self._patch(effect))
             else:
                 self.edge.events.emit(effect)
+
+    async def _patch(self, effect: Patch) -> None:
+        """Writes a patch that nothing depends on; a failure is logged."""
+        why_not = await self.edge.writer.patch(effect)
+        if why_not:
+            log.warning('Not written %s="%s" reason="%s"', effect.kind, effect.name, why_not)
 
 
 def marked(pod: Pod, annotations: Mapping[str, str], labels: Mapping[str, str]) -> Pod:

@@ -220,7 +220,7 @@ class PodTable(PodColumns):
         return row
 
     def fill(self, row: int, pod: PodInfo, node_row: int) -> bool:
-        """Writes the same pod into its row; a node row of -1 hides it from every count.
+        """Writes what the pod is now into its row; a node row of -1 hides it from every count.
 
         True if something else is read of it now than of what was there.
         """

@@ -215,7 +215,7 @@ class Parked:
 
     def by_plugin(self) -> Mapping[str, int]:
         """How many pods each plugin rejects or holds."""
-        counts = Counter({plugin: len(pods) for plugin, pods in self._gated_by.items()})
-        for plugin, groups in self._rejected_by.items():
-            counts[plugin] += sum(len(group.parked) for group in groups)
+        each = self._rejected_by.items()
+        counts = Counter({name: sum(len(one.parked) for one in groups) for name, groups in each})
+        counts.update({name: len(pods) for name, pods in self._gated_by.items()})
         return counts

@@ -377,12 +377,12 @@ def test_a_namespace_wakes_others_where_it_is_read_of_pods_on_nodes(world: World
     world.pods.on_add(pod("there", on="n1"))
     assert not wakes(lambda: namespaces.on_add(tenant("a")))
     world.cache.pods.namespace_text("tenant", of_namespace)
-    before = world.cache.generation
+    before = world.cache.log.generation
     assert wakes(lambda: namespaces.on_update(tenant("a"), tenant("b")))
-    assert world.cache.changes_since(before)[0].tolist() == [world.cache.nodes.row("n1")]
-    before = world.cache.generation
+    assert world.cache.log.since(before)[0].tolist() == [world.cache.nodes.row("n1")]
+    before = world.cache.log.generation
     assert not wakes(lambda: world.handlers.namespaces.on_update(tenant("x"), tenant("b")))
-    assert world.cache.generation == before
+    assert world.cache.log.generation == before
     assert wakes(lambda: namespaces.on_delete(tenant("b")))
     assert world.cache.pods.namespace_text("tenant", of_namespace).tolist() == [-1]
 
