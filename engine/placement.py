@@ -19,10 +19,9 @@ from engine.eventhandlers import POD_ASSIGNED
 from engine.evictions import Evictions
 from engine.failures import Failures
 from engine.framework.acting import Acted, Point
-from engine.framework.decision import Decision, Placed, PostFilterResult, Rejections
+from engine.framework.decision import Decision, Placed
 from engine.framework.interface import Permitted
 from engine.framework.opinion import Opinion
-from engine.framework.runtime import PluginError
 from engine.framework.searchprogress import SearchProgress, UnfinishedError
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status, unschedulable
@@ -265,21 +264,3 @@ class Placement:
         # Others of its class are not tried, so the reasons they were told may be outdated.
         for pod in () if nominated else self.queue.alike(queued, decision.message):
             self.notices.report(pod, "Unschedulable", decision.message)
-
-    def rescue(
-        self, pod: PodInfo, rejections: Rejections | None, progress: SearchProgress
-    ) -> PostFilterResult | None:
-        """What PostFilter says so that the pod fits; None if nothing can be said.
-
-        Raises:
-            UnfinishedError: a slice of `progress` is used up.
-        """
-        framework = self.basis.framework_of(pod)
-        if rejections is None or not rejections.nodes or not framework.rescues:
-            return None
-        snapshot = self.basis.snapshot()
-        try:
-            found = framework.post_filter(pod, snapshot, rejections, progress)
-        except PluginError:
-            return None  # reported to `on_fault`; the gang does not fit
-        return progress.renew(found, snapshot)
