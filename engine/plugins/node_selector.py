@@ -105,7 +105,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Selector:
+class NodeTerms:
     """Terms of which one must match; without any, nothing matches. `error`: nothing either."""
 
     terms: tuple[Term, ...]
@@ -148,7 +148,7 @@ def scores(preferences: Preferences, nodes: NodeColumns, rows: Rows) -> Scores:
     return total
 
 
-def matching(selectors: Sequence[Selector], nodes: NodeColumns, rows: Rows) -> BoolColumn:
+def matching(selectors: Sequence[NodeTerms], nodes: NodeColumns, rows: Rows) -> BoolColumn:
     """Which rows match all of these."""
     mask = np.ones(len(nodes.present[rows]), dtype=np.bool_)
     for selector in selectors:
@@ -158,17 +158,17 @@ def matching(selectors: Sequence[Selector], nodes: NodeColumns, rows: Rows) -> B
 
 def parse_required(
     labels: Iterable[tuple[str, str]], required: NodeSelector | None
-) -> tuple[Selector, ...]:
+) -> tuple[NodeTerms, ...]:
     """What a node has to match, all of it, for `spec.nodeSelector` and required node affinity.
 
     The labels are not validated.
     """
     equal = tuple([Requirement(key, "In", (value,)) for key, value in sorted(labels)])
-    own = (Selector((Term(equal),)),) if equal else ()
-    return own if required is None else (*own, parse_selector(required))
+    own = (NodeTerms((Term(equal),)),) if equal else ()
+    return own if required is None else (*own, parse_terms(required))
 
 
-def parse_selector(selector: NodeSelector) -> Selector:
+def parse_terms(selector: NodeSelector) -> NodeTerms:
     """A required selector; a term that cannot be parsed carries its error, the first is kept.
 
     With more than MOST_REQUIREMENTS it matches nothing.
@@ -179,8 +179,8 @@ def parse_selector(selector: NodeSelector) -> Selector:
         if term.match_expressions or term.match_fields
     )
     if sum(term.count for term in terms) > MOST_REQUIREMENTS:
-        return Selector((), TOO_MANY)
-    return Selector(terms)
+        return NodeTerms((), TOO_MANY)
+    return NodeTerms(terms)
 
 
 def parse_preferences(terms: Sequence[PreferredSchedulingTerm]) -> Preferences:
@@ -334,10 +334,10 @@ def eligible(key: bytes, nodes: NodeColumns) -> BoolColumn:
     return mask & matching(required(key), nodes, slice(0, nodes.size)) if key else mask
 
 
-_known: Final[Memo[bytes, tuple[Selector, ...]]] = Memo(_BYTES)
+_known: Final[Memo[bytes, tuple[NodeTerms, ...]]] = Memo(_BYTES)
 
 
-def required(key: bytes) -> tuple[Selector, ...]:
+def required(key: bytes) -> tuple[NodeTerms, ...]:
     """What a node has to match, all of it, cordoned or not."""
     if not key:
         return ()

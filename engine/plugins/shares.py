@@ -36,8 +36,8 @@ _ANY_ROOM: Final = -float(1 << 62)
 _FULL: Final = -np.inf
 
 
-class Part(Enum):
-    """The part that a score has in the joint; it is the state of its PreScore."""
+class Role(Enum):
+    """What a score is in the joint; it is the state of its PreScore."""
 
     LEAST = "how much of both stays free"
     EVEN = "how evenly both are used"
@@ -148,7 +148,7 @@ class Shares:
             self._odd.discard(row)
 
 
-class Together:
+class FitJoint:
     """The answers of both plugins for one class of pods; see `framework.interface.Joint`."""
 
     def __init__(
@@ -163,9 +163,9 @@ class Together:
         self._least = self._even = 0.0
         self.scorers: list[str] = []
         for name, (weight, state) in scorers.items():
-            if state is Part.LEAST:
+            if state is Role.LEAST:
                 self._least = weight
-            elif state is Part.EVEN:
+            elif state is Role.EVEN:
                 self._even = weight
             else:
                 continue

@@ -23,7 +23,7 @@ from engine.plugins.node_selector import (
     MOST_REQUIREMENTS,
     eligibility_key,
     eligible,
-    parse_selector,
+    parse_terms,
 )
 from engine.plugins.spread_constraints import default_selector
 from engine.plugins.taint_toleration import TaintToleration
@@ -160,10 +160,10 @@ def test_merged_terms_match_what_each_of_them_matches(cache: Cache) -> None:
     for first in range(len(each)):
         chosen = each[first:] + each[:1]
         alone = [
-            parse_selector(from_builtins(NodeSelector, {"nodeSelectorTerms": terms(one)}))
+            parse_terms(from_builtins(NodeSelector, {"nodeSelectorTerms": terms(one)}))
             for one in chosen
         ]
-        both = parse_selector(from_builtins(NodeSelector, {"nodeSelectorTerms": terms(*chosen)}))
+        both = parse_terms(from_builtins(NodeSelector, {"nodeSelectorTerms": terms(*chosen)}))
         for row, matches in enumerate(both.mask(snapshot.nodes, ROWS).tolist()):
             node = snapshot.nodes.node(row)
             assert matches == any(one.mask(snapshot.nodes, ROWS)[row] for one in alone)
