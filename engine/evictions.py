@@ -47,7 +47,7 @@ class Evictions:
     def gated(self, uid: str) -> None:
         """A gate holds the pod: see `check`."""
         self._gated.pop(uid, None)
-        if self._cache.nominated_node(uid):
+        if self._cache.nominations.node_of(uid):
             self._gated[uid] = self.basis.clock.monotonic() + _IDLE_SECONDS
 
     def check(self) -> None:

@@ -260,10 +260,6 @@ class Cache:
         self.other_pods.promised(before)
         return there
 
-    def nominated_node(self, uid: str) -> str:
-        """The node that a waiting pod is nominated to, empty if none."""
-        return self.nominations.node_of(uid)
-
     def evicts(self, uid: str, victims: Mapping[str, str]) -> None:
         """A waiting pod's victims, by UID with their nodes, are being deleted; none: done."""
         self.nominations.evicts(uid, victims)

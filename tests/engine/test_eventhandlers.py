@@ -400,7 +400,7 @@ def test_a_waiting_pod_that_cannot_be_read_is_refused_once(world: World) -> None
     assert world.telemetry[Count.OBJECTS_UNREADABLE] == 1
     world.pods.on_update(bad, pod(nominated="n1", version="3"))
     assert world.where("p") is SubQueue.ACTIVE
-    assert world.cache.nominated_node("p") == "n1"
+    assert world.cache.nominations.node_of("p") == "n1"
 
 
 def test_a_bound_pod_that_cannot_be_read_still_counts(world: World) -> None:

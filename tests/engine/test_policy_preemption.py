@@ -227,13 +227,13 @@ async def test_a_victim_that_does_not_go_is_waited_for_and_not_evicted_again():
     high = made.comes("high", cpu="2", priority=10)
     await settle(made)
     assert len(made.edge.evictions) == 2
-    promised = made.cache.nominated_node("uid-default-high")
+    promised = made.cache.nominations.node_of("uid-default-high")
     for _ in range(3):
         made.clock.advance(400.0)
         await settle(made)
     assert len(made.edge.evictions) == 2
     assert last_words(made).endswith("terminating pod on the nominated node.")
-    assert made.cache.nominated_node(high.metadata.uid) == promised
+    assert made.cache.nominations.node_of(high.metadata.uid) == promised
 
 
 @in_a_loop

@@ -200,7 +200,7 @@ async def test_what_was_found_holds_when_it_ends(change, slices):
     expected = change(made)
     await settle(made)
     assert sorted(made.edge.evictions) == sorted(expected)
-    at = made.cache.nominated_node("uid-default-high") or made.assigned("high")[0]
+    at = made.cache.nominations.node_of("uid-default-high") or made.assigned("high")[0]
     assert at == (f"n{MANY - 1}" if change in (goes, room) else "n0")
 
 
