@@ -51,14 +51,14 @@ class Basis:
 def queue_hooks(framework: AnyFramework, newest: Callable[[], Snapshot]) -> QueueHooks:
     """What the queue asks of the profiles, always about the newest snapshot."""
     return QueueHooks(
-        lambda pod, queued_at: framework.sort_key(pod, queued_at, newest()),
-        lambda pod: framework.pre_enqueue(pod, newest()),
-        framework.hints(),
-        lambda pod, plugins: framework.turns_at(pod, newest(), plugins),
-        framework.gates_move,
-        framework.sorter,
-        lambda pod: alike(framework, pod, newest()),
-        (lambda pod: framework.kin(pod, newest())) if framework.gangs else None,
+        sort_key=lambda pod, queued_at: framework.sort_key(pod, queued_at, newest()),
+        pre_enqueue=lambda pod: framework.pre_enqueue(pod, newest()),
+        hints=framework.hints(),
+        turns_at=lambda pod, plugins: framework.turns_at(pod, newest(), plugins),
+        gates_move=framework.gates_move,
+        order=framework.sorter,
+        class_key=lambda pod: alike(framework, pod, newest()),
+        kin=(lambda pod: framework.kin(pod, newest())) if framework.gangs else None,
     )
 
 

@@ -19,7 +19,7 @@ from engine.failures import Failures
 from engine.framework.acting import Acts
 from engine.framework.edge import BindOutcome, Edge
 from engine.framework.effects import Bind, Patch, pod_event
-from engine.inflight import InFlight, patch
+from engine.inflight import InFlight
 from engine.measures import Measures, Result
 from engine.notices import log
 from engine.objects import Pod
@@ -90,7 +90,7 @@ class Bindings:
     def stop(self) -> None:
         """The process ends: cancels all PreBind effects."""
         for executor in self._preparing.values():
-            executor.stop()
+            executor.cancel("the scheduler is stopping")
 
     async def _prepare(self, chosen: Chosen, executor: Executor) -> None:
         """Carries out the PreBind effects, however long it takes, then starts the binding."""
@@ -112,7 +112,7 @@ class Bindings:
             self.failures.forget(pod, chosen.node)  # whoever reads the server next tries it again
         else:
             self._tell(Bind(pod, chosen.node), BindOutcome.REFUSED, " ".join(status.reasons))
-            self.failures.refused(chosen.queued, status, chosen.node)
+            self.failures.refused(chosen.queued, status, chosen.node, seen=True)
 
     def _tell(self, effect: Bind, outcome: BindOutcome, why: str) -> None:
         for observer in self.observers:
@@ -235,9 +235,15 @@ class Bindings:
         """Carries out the PostBind effects."""
         for effect in acts.after:
             if isinstance(effect, Patch):
-                self.in_flight.spawn(patch(effect, self.edge.writer))
+                self.in_flight.spawn(self._patch(effect))
             else:
                 self.edge.events.emit(effect)
+
+    async def _patch(self, effect: Patch) -> None:
+        """Writes a patch that nothing depends on; a failure is logged."""
+        why_not = await self.edge.writer.patch(effect)
+        if why_not:
+            log.warning('Not written %s="%s" reason="%s"', effect.kind, effect.name, why_not)
 
 
 def marked(pod: Pod, annotations: Mapping[str, str], labels: Mapping[str, str]) -> Pod:

@@ -26,8 +26,6 @@ class Chosen(msgspec.Struct):
     """The cluster with the pod on its node, if plugins were asked about that in this cycle."""
     was_nominated: bool = False
     """The pod was nominated to this node."""
-    free: bool = False
-    """No plugin of the acting tier had a say in this cycle."""
     clearance: Clearance = GRANTED
     acts: Acts = NOTHING
     executor: Executor | None = None

@@ -15,6 +15,7 @@ from functools import partial
 
 import numpy as np
 
+from engine.framework.classes import PodClass
 from engine.framework.decision import (
     Decision,
     Details,
@@ -24,13 +25,14 @@ from engine.framework.decision import (
     Rejections,
 )
 from engine.framework.groupedchoice import GroupedChoice
+from engine.framework.keycolumn import FRACTION, NOWHERE, total_of
 from engine.framework.opinion import LEFT_OUT, SCALE, Opinion
 from engine.framework.opinion import NAME as EXTENDER
-from engine.framework.podclass import FRACTION, NOWHERE, TIE_BITS, TIE_MASK, PodClass, total_of
 from engine.framework.runtime import Candidates, Framework, PluginError, Unfit
 from engine.framework.searchprogress import SearchProgress
 from engine.framework.snapshot import IntColumn, Snapshot
 from engine.framework.status import Code, Status, unschedulable
+from engine.framework.ties import TIE_BITS, TIE_MASK
 from engine.pods.podinfo import PodInfo
 
 
@@ -122,6 +124,7 @@ def conclude(
     Raises:
         UnfinishedError: a slice of `progress` is used up.
     """
+    progress = progress or SearchProgress()
     decision = decide(pod, snapshot, framework, opinion)
     decision.opinion = opinion
     if decision.rejections is not None and decision.rejections.nodes and framework.rescues:
@@ -131,9 +134,8 @@ def conclude(
             decision.rescue = PostFilterResult(fault.status, message=str(fault))
         if opinion is not None and decision.rescue.nominated:
             decision.rescue = _agreed(decision.rescue, opinion)
-        if progress is not None:
-            given = opinion is not None and opinion.victims is not None
-            decision.rescue = progress.renew(decision.rescue, snapshot, given=given)
+        given = opinion is not None and opinion.victims is not None
+        decision.rescue = progress.renew(decision.rescue, snapshot, given=given)
     return decision
 
 

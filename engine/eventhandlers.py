@@ -116,7 +116,7 @@ def freed(
 def withdrawn(cache: Cache, queue: SchedulingQueue, pod: Pod) -> bool:
     """Takes the nomination back; others may have the room. False: there was none."""
     uid = pod.metadata.uid
-    node, rank = cache.nominated_node(uid), cache.nominations.ranks.get(uid, 0)
+    node, rank = cache.nominations.node_of(uid), cache.nominations.ranks.get(uid, 0)
     if cache.withdraw(uid):
         _lost(queue, on_node(pod, node), rank)
     return bool(node)
@@ -344,7 +344,7 @@ class PodHandler(_Handler):
 
     def _count(self, pod: Pod) -> None:
         """Puts it into the cache. Our own request for its deletion may be newer than the object."""
-        row = self.cache.pod_row(pod.metadata.uid)
+        row = self.cache.pods.row(pod.metadata.uid)
         known = self.cache.pods.pod(row) if row >= 0 else None
         try:
             found = make_pod_info(pod, known)
@@ -387,7 +387,7 @@ class PodHandler(_Handler):
         """
         before = "" if old is None else old.status.nominated_node_name
         node = pod.pod.status.nominated_node_name
-        promised = self.cache.nominated_node(pod.uid)
+        promised = self.cache.nominations.node_of(pod.uid)
         heard = node != before and self.queue.is_nomination_news(pod.uid, node, promised)
         if heard or promised:
             self.cache.nominate(pod, node if heard else promised)

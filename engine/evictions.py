@@ -47,7 +47,7 @@ class Evictions:
     def gated(self, uid: str) -> None:
         """A gate holds the pod: see `check`."""
         self._gated.pop(uid, None)
-        if self._cache.nominated_node(uid):
+        if self._cache.nominations.node_of(uid):
             self._gated[uid] = self.basis.clock.monotonic() + _IDLE_SECONDS
 
     def check(self) -> None:
@@ -62,17 +62,13 @@ class Evictions:
             del self._gated[uid]
             queued = self.queue.get(uid)
             evicting = self._cache.nominations.is_evicting(uid)
-            if queued is not None and queued.where is SubQueue.GATED and not evicting:
-                withdrawn_some |= self._withdraw(queued.pod)
+            if queued is None or queued.where is not SubQueue.GATED or evicting:
+                continue
+            if withdrawn(self._cache, self.queue, queued.pod.pod):
+                self._tell_withdrawn(queued.pod)
+                withdrawn_some = True
         if withdrawn_some:  # members of their gangs may be nominated without need now
             self.queue.move(EVERYTHING, uids=set(self._cache.nominations.nodes))
-
-    def _withdraw(self, pod: PodInfo) -> bool:
-        """The pod loses its nomination, and others may have room there. False: it had none."""
-        if not withdrawn(self._cache, self.queue, pod.pod):
-            return False
-        self._tell_withdrawn(pod)
-        return True
 
     def _tell_withdrawn(self, pod: PodInfo) -> None:
         self.queue.nomination_sent(pod.uid, "")

@@ -26,8 +26,6 @@ from engine.framework.status import Code, Status
 
 log = logging.getLogger(__name__)
 
-_STOPPING: Final = "the scheduler is stopping"
-
 
 def failed(why: str) -> Status:
     """The status of an effect that failed."""
@@ -102,10 +100,6 @@ class Executor:
         """Ends `carry_out` at the next effect, or while it waits."""
         self._cancelled = why
         self._moved.set()
-
-    def stop(self) -> None:
-        """The process ends."""
-        self.cancel(_STOPPING)
 
     async def take_back(self) -> None:
         """Takes back all that can be, the last first; what cannot be written then stays."""

@@ -54,8 +54,14 @@ class Failures:
             self.nominated(queued.pod, "")
             self.notices.report(queued.pod, "SchedulerError", message, nominated="")
 
-    def refused(self, queued: QueuedPod, status: Status, node: str) -> None:
-        """A plugin refuses the chosen node, or fails: the pod is requeued."""
+    def refused(self, queued: QueuedPod, status: Status, node: str, *, seen: bool) -> None:
+        """A plugin refuses the chosen node, or fails: the pod is requeued.
+
+        Without `seen` no other pod was tried while the room was taken, so none is woken: two pods
+        that are refused would wake each other for ever.
+        """
+        if not seen:
+            self.cache.forget(queued.pod.uid)
         words = " ".join(status.reasons)
         if status.rejected:
             message = f"node {node} was chosen and refused: {words}"
@@ -66,19 +72,10 @@ class Failures:
             self.error(queued, words)
         self.forget(queued.pod, node)
 
-    def refused_in_cycle(self, queued: QueuedPod, status: Status, node: str) -> None:
-        """The same in the cycle that chose the node.
-
-        No other pod was tried while the room was taken, so none is woken: two pods that are refused
-        would wake each other for ever.
-        """
-        self.cache.forget(queued.pod.uid)
-        self.refused(queued, status, node)
-
     def dry_run(self, queued: QueuedPod, plugin: str, node: str, *, seen: bool) -> None:
         """A plugin says that the pod is not to be bound: it waits until that may change.
 
-        Without `seen` no other pod was tried while it had the node; see `refused_in_cycle`.
+        For `seen` see `refused`.
         """
         if not seen:
             self.cache.forget(queued.pod.uid)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cache import Cache
-from engine.collective.packing import Alike, Budget, Packing, Search, Steps, pack
+from engine.collective.packing import Alike, Packing, Search, SearchBudget, Steps, pack
 from engine.framework.interface import Room
 from engine.framework.runtime import Framework, Unfit
 from engine.framework.snapshot import CodeColumn, NodeColumns, Snapshot
@@ -94,7 +94,7 @@ def plan(
     """
     asked = _Asked(pods, snapshot(), framework_of)
     yield from asked.ask(snapshot)
-    budget = Budget()
+    budget = SearchBudget()
     others = rehearsal if asked.more else None
     places: Sequence[NDArray[np.intp]] = [np.arange(asked.size)]
     if domains is not None:

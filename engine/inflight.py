@@ -6,10 +6,6 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from engine.framework.edge import EffectWriter
-from engine.framework.effects import Patch
-from engine.notices import log
-
 
 class InFlight:
     """The tasks of a scheduler. The first that fails, which only a bug does, is its `fault`."""
@@ -76,11 +72,3 @@ class InFlight:
         if not task.cancelled() and task.exception() is not None and self.fault is None:
             self.fault = task.exception()  # a bug of ours: the process ends with it
         self._wake()
-
-
-async def patch(effect: Patch, writer: EffectWriter) -> bool:
-    """Writes a patch that nothing depends on; logs a failure (False)."""
-    why_not = await writer.patch(effect)
-    if why_not:
-        log.warning('Not written %s="%s" reason="%s"', effect.kind, effect.name, why_not)
-    return not why_not

@@ -19,10 +19,9 @@ from engine.eventhandlers import POD_ASSIGNED
 from engine.evictions import Evictions
 from engine.failures import Failures
 from engine.framework.acting import Acted, Point
-from engine.framework.decision import Decision, Placed, PostFilterResult, Rejections
+from engine.framework.decision import Decision, Placed
 from engine.framework.interface import Permitted
 from engine.framework.opinion import Opinion
-from engine.framework.runtime import PluginError
 from engine.framework.searchprogress import SearchProgress, UnfinishedError
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status, unschedulable
@@ -151,8 +150,6 @@ class Placement:
             if not status.ok:
                 self.waiting_pods.tell(clearance)
                 return Refused(queued, decision, status)
-        else:
-            chosen.free = True
         return chosen
 
     def choose_member(self, queued: QueuedPod) -> Chosen | Refused:
@@ -161,7 +158,7 @@ class Placement:
         if isinstance(found, Refused):
             self._cache.forget(queued.pod.uid)
         else:
-            found.there, found.free = None, False  # other members follow before it is bound
+            found.there = None  # other members follow before it is bound
         return found
 
     def give_back(self, chosen: Chosen, *, tell_beside: Container[str] | None) -> None:
@@ -199,10 +196,8 @@ class Placement:
                 )
             else:
                 chosen.undo()
-                self.failures.refused_in_cycle(chosen.queued, status, chosen.node)
-        elif chosen.there is not None or (
-            not chosen.free and self.basis.framework_of(chosen.queued.pod).acts(chosen.queued.pod)
-        ):
+                self.failures.refused(chosen.queued, status, chosen.node, seen=False)
+        elif self.basis.framework_of(chosen.queued.pod).acts(chosen.queued.pod):
             self._may_go(chosen, chosen.there or self.basis.snapshot(), seen=False)
         else:
             self.bindings.begin(chosen)
@@ -214,7 +209,7 @@ class Placement:
 
     def _refused(self, held: WaitingPod, status: Status) -> None:
         self.measures.waited(held.since, status.code.value)
-        self.failures.refused(held.chosen.queued, status, held.node)
+        self.failures.refused(held.chosen.queued, status, held.node, seen=True)
 
     def _may_go(self, chosen: Chosen, snapshot: Snapshot, *, seen: bool) -> None:
         """Asks PreBind, Bind and PostBind what is to be done with the pod, and begins it.
@@ -227,8 +222,7 @@ class Placement:
         self.acted(chosen.decision, Acted(Point.ACT, pod, chosen.node, snapshot, acts.words))
         if not acts.status.ok:
             chosen.undo()
-            back = self.failures.refused if seen else self.failures.refused_in_cycle
-            back(chosen.queued, acts.status, chosen.node)
+            self.failures.refused(chosen.queued, acts.status, chosen.node, seen=seen)
             return
         for note in acts.before:
             self.notices.events.emit(note)
@@ -250,7 +244,7 @@ class Placement:
         """Requeues the pod and reports why."""
         queued, decision = refused.queued, refused.decision
         if refused.status is not None:
-            self.failures.refused_in_cycle(queued, refused.status, decision.node or "")
+            self.failures.refused(queued, refused.status, decision.node or "", seen=False)
             return
         if decision.error is not None:
             self.failures.error(queued, decision.message)
@@ -270,21 +264,3 @@ class Placement:
         # Others of its class are not tried, so the reasons they were told may be outdated.
         for pod in () if nominated else self.queue.alike(queued, decision.message):
             self.notices.report(pod, "Unschedulable", decision.message)
-
-    def rescue(
-        self, pod: PodInfo, rejections: Rejections | None, progress: SearchProgress
-    ) -> PostFilterResult | None:
-        """What PostFilter says so that the pod fits; None if nothing can be said.
-
-        Raises:
-            UnfinishedError: a slice of `progress` is used up.
-        """
-        framework = self.basis.framework_of(pod)
-        if rejections is None or not rejections.nodes or not framework.rescues:
-            return None
-        snapshot = self.basis.snapshot()
-        try:
-            found = framework.post_filter(pod, snapshot, rejections, progress)
-        except PluginError:
-            return None  # reported to `on_fault`; the gang does not fit
-        return progress.renew(found, snapshot)

@@ -18,35 +18,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from itertools import count
 from typing import Any, Final
 
-import numpy as np
-
+from engine.cache.changes import NOWHERE, Cause, NodeChanges
 from engine.cache.columns import Dictionary
 from engine.cache.domains import TopologyCounts
 from engine.cache.nodes import NodeTable
 from engine.cache.nominations import NominationTable
-from engine.cache.objects import ObjectStore
+from engine.cache.objects import ObjectStore, ObjectStores
 from engine.cache.otherpods import OtherPodsTable, QueueTimes
 from engine.cache.pods import PodTable
-from engine.cache.snapshot import (
-    NO_CHANGES,
-    NOWHERE,
-    Cause,
-    Changes,
-    Signals,
-    Snapshot,
-    Waiting,
-    each_once,
-    firsts,
-)
+from engine.cache.snapshot import Signals, Snapshot, Waiting
 from engine.objects import Namespace, Node, Pod
 from engine.pods.podinfo import PodInfo
 
-LOG_ROWS: Final = 1 << 16
 MOST_TEXTS: Final = 1 << 20
-_FEW_ROWS: Final = 64
 
 # Plain numbers: one of `Cause` costs more to combine than the change it is about.
 _POD: Final = int(Cause.POD)
@@ -73,70 +59,31 @@ class Cache:
         self.namespaces: dict[str, Namespace] = {}
         self.nominations = NominationTable()
         self.waiting: dict[str, Waiting] = {}
-        self.stores: dict[str, ObjectStore] = {}
-        self.versions: dict[tuple[str, ...], int] = {}
-        """What `objects_version` said since the last change of an object."""
+        self.stores = ObjectStores()
         self.topology = TopologyCounts(self.pods, self.namespaces)
-        self.generation = 0
-        self.last = -1, NOWHERE, 0
-        """See `Snapshot.last`."""
-        self.nodes_generation = 0
-        self._log = np.zeros(LOG_ROWS, dtype=np.intp)
-        self._log_rows = self._log.data
-        self._log_causes = np.zeros(LOG_ROWS, dtype=np.int64)
-        self._log_why = self._log_causes.data
-        # Pods by UID: their rows.
-        self._rows: dict[str, int] = {}
+        self.log = NodeChanges(self.nodes)
+        self._rows = self.pods.row_of
         self._assumed: set[str] = set()
         self.other_pods = OtherPodsTable(
             self.nodes,
             self.dictionary,
             self.nominations,
             on_node=self._rows,
-            changed=lambda row: self._changed(row, _OTHER),
+            changed=lambda row: self.log.add(row, _OTHER),
         )
         seen = self.nodes, self.pods, self.namespaces, self.topology, self.nominations
         self._tables = *seen, self.other_pods, self.waiting
         # Pods whose node is not known: the name of the node by UID, and the UIDs by name.
         self._strays: dict[str, str] = {}
         self._strays_on: dict[str, set[str]] = {}
-        self.what_ifs = count(-(1 << 62))
-        """Generations of overlays, far below all that the log reaches back to."""
 
     # ---- reading ---------------------------------------------------------------------------
 
     def snapshot(self, now: float, signals: Signals) -> Snapshot:
         """The cluster as of now, for one cycle. Costs nothing: it is a view."""
-        last, layout, texts = self.last, self.nodes.layout, self.dictionary
-        at, nodes_at = self.generation, self.nodes_generation
-        return Snapshot(self, now, signals, at, last, nodes_at, layout, texts, *self._tables)
-
-    @property
-    def layout(self) -> int:
-        """See `Snapshot.layout`."""
-        return self.nodes.layout
-
-    def changes_since(self, generation: int) -> Changes | None:
-        """See `Snapshot.changes_since`; None also where a full pass is cheaper."""
-        behind = self.generation - generation
-        if behind > min(LOG_ROWS, max(_FEW_ROWS, self.nodes.size >> 1)):
-            return None
-        if behind <= 0:
-            return NO_CHANGES
-        start = generation % LOG_ROWS
-        end = start + behind
-        if end > LOG_ROWS:
-            places = np.arange(start, end) % LOG_ROWS
-            return each_once(self._log[places], self._log_causes[places])
-        rows, causes = self._log[start:end], self._log_causes[start:end]
-        if behind == 1:
-            return rows, causes
-        if self.nodes_generation <= generation:  # pods alone, for which there is one cause
-            rows = rows.copy()
-            rows.sort()
-            rows = rows[firsts(rows)]
-            return rows, causes[: len(rows)]
-        return each_once(rows, causes)
+        log, stores, texts, layout = self.log, self.stores, self.dictionary, self.nodes.layout
+        at, last, nodes_at = log.generation, log.last, log.nodes_generation
+        return Snapshot(log, stores, now, signals, at, last, nodes_at, layout, texts, *self._tables)
 
     def is_assumed(self, uid: str) -> bool:
         """True between `assume` and the watch's confirmation (or `forget`)."""
@@ -153,10 +100,6 @@ class Cache:
         if row is None:
             return None
         return self._name_of(uid, row)
-
-    def pod_row(self, uid: str) -> int:
-        """The row of the pod, -1 if it is not known."""
-        return self._rows.get(uid, NOWHERE)
 
     def assigned(self) -> dict[str, tuple[str, bool]]:
         """All pods: uid -> (node name, assumed); to compare with the server's state."""
@@ -179,14 +122,14 @@ class Cache:
             self.nodes.add_pod(row, self.pods.pod(place), 1)
             self.topology.count(self.pods.pod(place), row, 1)
             self.pods.move(place, row)
-        self._changed(row, _ANY)
+        self.log.add(row, _ANY)
 
     def _update_node(self, row: int, node: Node) -> None:
         causes = _causes(self.nodes.node(row), node)
         self.topology.node_changed(row, self.nodes.node(row), node)
         self.nodes.fill(row, node)
         if causes:
-            self._changed(row, causes)
+            self.log.add(row, causes)
 
     def remove_node(self, name: str) -> None:
         """The node is gone; its pods count nowhere until they go or the node comes back."""
@@ -199,22 +142,13 @@ class Cache:
             self.pods.move(place, NOWHERE)
         self.topology.node_changed(row, self.nodes.node(row), None)
         self.nodes.remove(name)
-        self._changed(row, _ANY)
+        self.log.add(row, _ANY)
 
     # ---- objects of other kinds ------------------------------------------------------------
 
     def store(self, kind: str) -> ObjectStore:
         """The objects of a kind, to read; the methods below write."""
-        store = self.stores.get(kind)
-        if store is None:
-            store = self.stores[kind] = ObjectStore(self.versions.clear)
-        return store
-
-    def objects_version(self, kinds: tuple[str, ...]) -> int:
-        """See `Snapshot.objects_version`."""
-        stores = [self.stores[kind] for kind in kinds if kind in self.stores]
-        version = self.versions[kinds] = sum([store.version for store in stores])
-        return version
+        return self.stores.of(kind)
 
     def set_object(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
         """An object came or changed; its kind is the name of its struct."""
@@ -326,10 +260,6 @@ class Cache:
         self.other_pods.promised(before)
         return there
 
-    def nominated_node(self, uid: str) -> str:
-        """The node that a waiting pod is nominated to, empty if none."""
-        return self.nominations.node_of(uid)
-
     def evicts(self, uid: str, victims: Mapping[str, str]) -> None:
         """A waiting pod's victims, by UID with their nodes, are being deleted; none: done."""
         self.nominations.evicts(uid, victims)
@@ -366,7 +296,7 @@ class Cache:
         node_row = self.nodes.row(node_name)
         if len(self.dictionary.texts) > self._most_texts:
             self._renew_dictionary()
-        self._rows[uid] = self.pods.add(pod, node_row)
+        self.pods.add(pod, node_row)
         if self.nominations.nodes:
             self.withdraw(uid)
         if self.other_pods.attends:
@@ -376,10 +306,10 @@ class Cache:
         else:
             self.nodes.add_pod(node_row, pod, 1)
             self.topology.count(pod, node_row, 1)
-            self._changed(node_row, _POD)
+            self.log.add(node_row, _POD)
 
     def _drop(self, uid: str) -> None:
-        row = self._rows.pop(uid)
+        row = self._rows[uid]
         if self.other_pods.attends and uid not in self._assumed:
             self.other_pods.leaves(self.pods.pod(row), self._name_of(uid, row))
         self._assumed.discard(uid)
@@ -394,10 +324,8 @@ class Cache:
         else:
             self.nodes.add_pod(node_row, self.pods.pod(row), -1)
             self.topology.count(self.pods.pod(row), node_row, -1)
-            self._changed(node_row, _POD)
-        moved = self.pods.remove(row)
-        if moved is not None:
-            self._rows[moved.uid] = row
+            self.log.add(node_row, _POD)
+        self.pods.remove(row)
 
     def _replace(self, row: int, pod: PodInfo) -> None:
         before, node_row = self.pods.pod(row), self.pods.node_row(row)
@@ -411,7 +339,7 @@ class Cache:
                 causes |= _POD
             self.topology.recount(before, pod, node_row)
             if causes:
-                self._changed(node_row, causes)
+                self.log.add(node_row, causes)
         self._assumed.discard(pod.pod.metadata.uid)
 
     def _name_of(self, uid: str, row: int) -> str:
@@ -435,19 +363,9 @@ class Cache:
         self.topology.namespace_changed(name, before, self.namespaces.get(name))
         rows = self.pods.namespace_changed(name).tolist()
         for row in rows:
-            self._changed(row, _OTHER)
+            self.log.add(row, _OTHER)
         self.other_pods.namespace_changed(name)
         return bool(rows)
-
-    def _changed(self, row: int, causes: int) -> None:
-        generation = self.generation
-        place = generation % LOG_ROWS
-        self._log_rows[place] = row
-        self._log_why[place] = causes
-        self.last = generation, row, causes
-        self.generation = generation + 1
-        if causes != _POD:
-            self.nodes_generation = self.generation
 
 
 def _causes(old: Node, new: Node) -> int:

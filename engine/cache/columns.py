@@ -1,7 +1,6 @@
 """Columns that grow: NumPy arrays with a read-only view for readers and a memoryview for one row.
 
-Single rows are written through the memoryview, which takes a third of the time of NumPy's item
-access.
+A memoryview writes one item in a third of the time of NumPy's item access.
 """
 
 from __future__ import annotations
@@ -151,7 +150,8 @@ class Derived(Generic[_T]):
 class ReadOff(ABC, Generic[_T]):
     """A table with columns that are computed from its objects, built on first use."""
 
-    _dictionary: Dictionary
+    dictionary: Dictionary
+    """Of all text columns."""
 
     @abstractmethod
     def derived(
@@ -169,7 +169,7 @@ class ReadOff(ABC, Generic[_T]):
 
         def code(one: _T) -> int:
             text = of(one)
-            return -1 if text is None else self._dictionary.code(text)
+            return -1 if text is None else self.dictionary.code(text)
 
         return self.derived(f"text {column}", np.int32, -1, code)
 
@@ -180,27 +180,3 @@ class ReadOff(ABC, Generic[_T]):
     def flag(self, column: str, of: Callable[[_T], bool]) -> BoolColumn:
         """Like `text`, for booleans."""
         return self.derived(f"flag {column}", np.bool_, 0, of)
-
-
-class RowAllocator:
-    """Row numbers of a table: freed rows are used again, the table grows by doubling."""
-
-    def __init__(self) -> None:
-        self._free: list[int] = []
-        self.capacity = FIRST_CAPACITY
-        self.size = 0
-
-    def take(self) -> tuple[int, bool]:
-        """A row, and whether the columns must grow to `capacity` first."""
-        if self._free:
-            return self._free.pop(), False
-        row = self.size
-        self.size += 1
-        if self.size <= self.capacity:
-            return row, False
-        self.capacity *= 2
-        return row, True
-
-    def give_back(self, row: int) -> None:
-        """The row is free."""
-        self._free.append(row)

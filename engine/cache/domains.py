@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,6 @@ from engine.objects import Namespace, Node
 from engine.pods.podinfo import PodInfo
 from engine.pods.podterms import Spaces, terms_of
 from engine.pods.selectors import NOTHING, Selector
-
-if TYPE_CHECKING:
-    from engine.cache.snapshot import Snapshot
 
 GROUPING_BYTES: Final = 16 << 20
 _LEAST_GROUPINGS: Final = 16
@@ -49,7 +46,7 @@ class Eligibility(Protocol):
 
     def __hash__(self) -> int: ...
 
-    def mask(self, snapshot: Snapshot, rows: Rows) -> BoolColumn:
+    def mask(self, nodes: NodeColumns, rows: Rows) -> BoolColumn:
         """Of the rows, those that count. Depends on labels, taints and cordons alone."""
         ...
 
@@ -126,20 +123,20 @@ class Domains:
         rows: list[int] = np.flatnonzero(self.domain == domain).tolist()
         return rows
 
-    def sync(self, snapshot: Snapshot) -> None:
+    def sync(self, nodes: NodeColumns) -> None:
         """Catches up with the nodes."""
         log = self.log
         if self.seen == log.end:
             return
         column = self._column
-        column.sync(snapshot.nodes, log)
+        column.sync(nodes, log)
         rows = log.since(self.seen)
-        size = snapshot.nodes.size
+        size = nodes.size
         if rows is None or self._of != column.version:
             self._of = column.version
             self._moves += 1
             self.group = np.full(_room(size), -1, np.int32)
-            self.group[:size] = self._ask(snapshot, np.arange(size))
+            self.group[:size] = self._ask(nodes, np.arange(size))
             there = self.group[self.group >= 0]
             domains, counts = np.unique(there, return_counts=True)
             self._sizes = dict(zip(domains.tolist(), counts.tolist(), strict=True))
@@ -147,7 +144,7 @@ class Domains:
         else:
             self.group = _grown(self.group, size)
             few = np.array(sorted(set(rows)), np.intp)
-            for row, new in zip(few.tolist(), self._ask(snapshot, few).tolist(), strict=True):
+            for row, new in zip(few.tolist(), self._ask(nodes, few).tolist(), strict=True):
                 self._move(row, new)
         self.seen = log.end
         self.domain = column.domain
@@ -163,10 +160,10 @@ class Domains:
             if new >= 0:
                 add(self._sizes, new, 1)
 
-    def _ask(self, snapshot: Snapshot, rows: NDArray[np.intp]) -> NDArray[np.int32]:
-        there = snapshot.nodes.present[rows]
+    def _ask(self, nodes: NodeColumns, rows: NDArray[np.intp]) -> NDArray[np.int32]:
+        there = nodes.present[rows]
         if self._eligible is not None:
-            there = there & self._eligible.mask(snapshot, rows)
+            there = there & self._eligible.mask(nodes, rows)
         domain = self._column.domain[rows]
         if self._fold:
             domain = np.maximum(domain, EMPTY)
@@ -200,9 +197,9 @@ class DomainTable:
         """See `Tally.live`."""
         return self.kept and self.tally.live
 
-    def sync(self, snapshot: Snapshot) -> None:
+    def sync(self, nodes: NodeColumns) -> None:
         """Catches up. Linear in the tally's rows when the domains of nodes changed."""
-        self.domains.sync(snapshot)
+        self.domains.sync(nodes)
         if self._version != self.domains.version:
             self._rebuild()
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cache.columns import (
+    FIRST_CAPACITY,
     BoolColumn,
     CodeColumn,
     Column,
@@ -22,7 +23,6 @@ from engine.cache.columns import (
     Dictionary,
     IntColumn,
     ReadOff,
-    RowAllocator,
 )
 from engine.cache.images import Images, ImageTable
 from engine.cache.ports import Ports, PortTable
@@ -87,13 +87,14 @@ class NodeColumns(ReadOff[Node]):
     """
 
     def __init__(self, dictionary: Dictionary) -> None:
-        self._dictionary = dictionary
-        self._rows = RowAllocator()
+        self.dictionary = dictionary
         self._row_of: dict[str, int] = {}
         self._nodes: list[Node | None] = []
         self.layout = 0
         """See `Snapshot.layout`."""
-        capacity = self._rows.capacity
+        self._capacity = capacity = FIRST_CAPACITY
+        self._free: list[int] = []
+        """Rows whose node is gone: they are used again first."""
         self._ports = PortTable()
         self.ports: Ports = self._ports
         """Ports of the nodes that are taken."""
@@ -125,7 +126,7 @@ class NodeColumns(ReadOff[Node]):
     @property
     def size(self) -> int:
         """N: the length of every column. Rows without a node have `present` False."""
-        return self._rows.size
+        return len(self._nodes)
 
     @property
     def count(self) -> int:
@@ -135,7 +136,7 @@ class NodeColumns(ReadOff[Node]):
     @property
     def present(self) -> BoolColumn:
         """(N,) the row holds a node."""
-        return self._present.view(self._rows.size)
+        return self._present.view(len(self._nodes))
 
     @property
     def pod_count(self) -> IntColumn:
@@ -155,49 +156,49 @@ class NodeColumns(ReadOff[Node]):
     @property
     def unschedulable(self) -> BoolColumn:
         """(N,) cordoned."""
-        return self._unschedulable.view(self._rows.size)
+        return self._unschedulable.view(len(self._nodes))
 
     @property
     def taint_set(self) -> CodeColumn:
         """(N,) index into `taint_sets`."""
-        return self._taint_set.view(self._rows.size)
+        return self._taint_set.view(len(self._nodes))
 
     @property
     def tie_keys(self) -> NDArray[np.uint64]:
         """(N,) a hash of the node's name, the raw material of seeded ties."""
-        return self._tie_keys.view(self._rows.size)
+        return self._tie_keys.view(len(self._nodes))
 
     def name_codes(self) -> CodeColumn:
         """(N,) dictionary code of the node's name."""
-        return self._names.view(self._rows.size)
+        return self._names.view(len(self._nodes))
 
     def allocatable(self, resource: str) -> IntColumn:
         """(N,) amount of the resource, 0 where the node does not have it."""
         sparse = self._sparse.get(resource)
         if sparse is not None:
             return self._dense(sparse.allocatable)
-        return self._resources.get(resource, self._nothing).allocatable.view(self._rows.size)
+        return self._resources.get(resource, self._nothing).allocatable.view(len(self._nodes))
 
     def capacity(self, resource: str) -> IntColumn:
         """(N,) status.capacity of the resource."""
         sparse = self._sparse.get(resource)
         if sparse is not None:
             return self._dense(sparse.capacity)
-        return self._resources.get(resource, self._nothing).capacity.view(self._rows.size)
+        return self._resources.get(resource, self._nothing).capacity.view(len(self._nodes))
 
     def requested(self, resource: str) -> IntColumn:
         """(N,) sum of the requests of the node's pods."""
         sparse = self._sparse.get(resource)
         if sparse is not None:
             return self._dense(sparse.requested)
-        return self._sums.get(resource, self._nothing.capacity).view(self._rows.size)
+        return self._sums.get(resource, self._nothing.capacity).view(len(self._nodes))
 
     def has_resource(self, resource: str) -> BoolColumn:
         """(N,) the node's allocatable names the resource."""
         sparse = self._sparse.get(resource)
         if sparse is None:
-            return self._resources.get(resource, self._nothing).named.view(self._rows.size)
-        named = np.zeros(self._rows.size, np.bool_)
+            return self._resources.get(resource, self._nothing).named.view(len(self._nodes))
+        named = np.zeros(len(self._nodes), np.bool_)
         named[list(sparse.allocatable)] = True
         return named
 
@@ -230,7 +231,7 @@ class NodeColumns(ReadOff[Node]):
         return list(self._row_of)
 
     def _dense(self, rows: dict[int, int]) -> IntColumn:
-        column = np.zeros(self._rows.size, np.int64)
+        column = np.zeros(len(self._nodes), np.int64)
         for row, amount in rows.items():
             column[row] = amount
         column.flags.writeable = False
@@ -242,17 +243,18 @@ class NodeTable(NodeColumns):
 
     def add(self, node: Node) -> int:
         """Gives the node a row and fills it; its pods are added by the caller."""
-        row, grow = self._rows.take()
-        if grow:
+        row = self._free.pop() if self._free else len(self._nodes)
+        if row == self._capacity:
+            self._capacity *= 2
             for column in self._columns():
-                column.grow(self._rows.capacity)
+                column.grow(self._capacity)
         if row == len(self._nodes):
             self._nodes.append(None)
         name = node.metadata.name
         self._row_of[name] = row
         digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
         self._tie_keys.cell[row] = int.from_bytes(digest, "little")
-        self._names.cell[row] = self._dictionary.code(name)
+        self._names.cell[row] = self.dictionary.code(name)
         self._present.cell[row] = True
         self.fill(row, node)
         self.layout += 1
@@ -269,7 +271,7 @@ class NodeTable(NodeColumns):
         for derived, of in self._derived:
             derived.cell[row] = of(node)
 
-    def remove(self, name: str) -> int:
+    def remove(self, name: str) -> None:
         """Frees the node's row; its pods have been taken off before."""
         row = self._row_of.pop(name)
         self._set_taints(row, _NO_TAINTS)
@@ -282,9 +284,8 @@ class NodeTable(NodeColumns):
         self._nodes[row] = None
         for column in self._columns():
             column.clear(row)
-        self._rows.give_back(row)
+        self._free.append(row)
         self.layout += 1
-        return row
 
     def add_pod(self, row: int, pod: PodInfo, sign: int) -> None:
         """Adds (sign 1) or takes off (sign -1) a pod's requests."""
@@ -306,7 +307,7 @@ class NodeTable(NodeColumns):
 
     def recode(self, dictionary: Dictionary) -> None:
         """Codes all texts anew, in another dictionary."""
-        self._dictionary = dictionary
+        self.dictionary = dictionary
         for name, row in self._row_of.items():
             self._names.cell[row] = dictionary.code(name)
             for column, of in self._derived:
@@ -382,8 +383,8 @@ class NodeTable(NodeColumns):
             del self._naming[resource]
 
     def _give_columns(self, resource: str) -> None:
-        found = self._resources[resource] = _Resource(self._rows.capacity)
-        self._sums[resource] = Column(np.int64, self._rows.capacity)
+        found = self._resources[resource] = _Resource(self._capacity)
+        self._sums[resource] = Column(np.int64, self._capacity)
         sparse = self._sparse.pop(resource, None)
         if sparse is not None:
             columns = found.allocatable, found.capacity, self._sums[resource]
@@ -397,7 +398,7 @@ class NodeTable(NodeColumns):
     def _take_columns(self, resource: str) -> None:
         del self._naming[resource]
         if self._resources.pop(resource, None) is not None:
-            requested = self._sums.pop(resource).view(self._rows.size)
+            requested = self._sums.pop(resource).view(len(self._nodes))
             for row in np.flatnonzero(requested).tolist():
                 self._add_sparse(resource, row, int(requested[row]))
             self.layout += 1
@@ -440,12 +441,12 @@ class NodeTable(NodeColumns):
         """See `ReadOff.derived`."""
         known = self._derived.get(name)
         if known is None:
-            known = Column(dtype, self._rows.capacity, default)
+            known = Column(dtype, self._capacity, default)
             for row in self._row_of.values():
                 known.cell[row] = of(self.node(row))
             if self._derived.put(name, known, of):
                 self.layout += 1
-        return known.view(self._rows.size)
+        return known.view(len(self._nodes))
 
 
 def _amounts(node: Node) -> _Amounts:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from engine.cache.nodes import NodeColumns
 from engine.pods.podinfo import PodInfo
-
-if TYPE_CHECKING:
-    from engine.cache.snapshot import Snapshot
 
 NOBODY: Mapping[str, PodInfo] = {}
 
@@ -61,11 +57,11 @@ class Nominations:
         """True while the pod's victims are being deleted."""
         return uid in self._evicting
 
-    def before(self, pod: PodInfo, snapshot: Snapshot) -> Sequence[tuple[int, list[PodInfo]]]:
+    def before(self, pod: PodInfo, nodes: NodeColumns) -> Sequence[tuple[int, list[PodInfo]]]:
         """Rows of nodes to which pods are nominated that come before it, and those pods."""
-        about = self.version, snapshot.layout, pod.priority, self.node_of(pod.uid) and pod.uid
+        about = self.version, nodes.layout, pod.priority, self.node_of(pod.uid) and pod.uid
         if about != self._about:  # a cycle asks three times
-            self._about, self._before = about, list(self._ahead(pod, snapshot.nodes))
+            self._about, self._before = about, list(self._ahead(pod, nodes))
         return self._before
 
     def ahead(self, pod: PodInfo, node: str) -> list[PodInfo]:

@@ -105,6 +105,28 @@ class ObjectStore:
         self._changed()
 
 
+class ObjectStores:
+    """The objects of all kinds."""
+
+    def __init__(self) -> None:
+        self._stores: dict[str, ObjectStore] = {}
+        self.versions: dict[tuple[str, ...], int] = {}
+        """What `version` said since the last change of an object."""
+
+    def of(self, kind: str) -> ObjectStore:
+        """Those of a kind."""
+        store = self._stores.get(kind)
+        if store is None:
+            store = self._stores[kind] = ObjectStore(self.versions.clear)
+        return store
+
+    def version(self, kinds: tuple[str, ...]) -> int:
+        """See `Snapshot.objects_version`."""
+        stores = [self._stores[kind] for kind in kinds if kind in self._stores]
+        version = self.versions[kinds] = sum([store.version for store in stores])
+        return version
+
+
 def _drop(groups: dict[str, dict[str, Any]], text: str, key: str) -> None:
     group = groups[text]
     del group[key]

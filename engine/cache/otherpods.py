@@ -40,10 +40,6 @@ _OF_NODES: Final = {"Lease": HEARTBEATS, "CSINode": VOLUMES}
 _OWN: Final = ""
 
 
-def _nobody() -> None:
-    """The default callback."""
-
-
 class QueueTimes(NamedTuple):
     """What only the queue knows of a pod; times are seconds since the epoch, None: not yet."""
 
@@ -57,30 +53,27 @@ class _Table:
 
     def __init__(self, dictionary: Dictionary) -> None:
         self.pods = PodTable(dictionary)
-        self.rows: dict[str, int] = {}
         self.nodes: dict[str, str] = {}
 
     def put(self, pod: PodInfo, node: str, node_row: int) -> None:
-        row = self.rows.get(pod.uid)
-        if row is None:
-            self.rows[pod.uid] = self.pods.add(pod, node_row)
+        row = self.pods.row(pod.uid)
+        if row == _NOWHERE:
+            self.pods.add(pod, node_row)
         else:
             self.pods.fill(row, pod, node_row)
         self.nodes[pod.uid] = node
 
     def drop(self, uid: str) -> str | None:
         """The name of its node, None if it was not here."""
-        row = self.rows.pop(uid, None)
-        if row is None:
+        row = self.pods.row(uid)
+        if row == _NOWHERE:
             return None
-        moved = self.pods.remove(row)
-        if moved is not None:
-            self.rows[moved.uid] = row
+        self.pods.remove(row)
         return self.nodes.pop(uid)
 
     def align(self, nodes: NodeColumns) -> None:
         """Rows of nodes are others now."""
-        for uid, row in self.rows.items():
+        for uid, row in self.pods.row_of.items():
             self.pods.move(row, nodes.row(self.nodes[uid]))
 
 
@@ -113,7 +106,7 @@ class OtherPods:
         """Changes with every pod that comes, goes, or has other times."""
         self.touched: set[str] = set()
         """UIDs of queued pods that have changed since `take_touched`."""
-        self.on_news: Callable[[], None] = _nobody
+        self.on_news: Callable[[], None] = lambda: None
         """Called when the queue or a nomination has changed, which no event of the server says."""
         self._nodes = nodes
         self._dictionary = dictionary
@@ -139,7 +132,7 @@ class OtherPods:
 
     def row(self, table: str, uid: str) -> int:
         """The row of a pod of one of these tables, -1 if it is not there."""
-        return self._table(table).rows.get(uid, _NOWHERE)
+        return self._table(table).pods.row(uid)
 
     def times(self, uid: str) -> QueueTimes | None:
         """What the queue knows of a pod; None if it has no such pod."""
@@ -195,7 +188,7 @@ class OtherPodsTable(OtherPods):
 
     def set_queued(self, pod: PodInfo, times: QueueTimes) -> None:
         """The pod is in the queue, or is being tried."""
-        row, before = self._queued.rows.get(pod.uid, _NOWHERE), self._times.get(pod.uid)
+        row, before = self._queued.pods.row(pod.uid), self._times.get(pod.uid)
         news = row == _NOWHERE or self._queued.pods.pod(row) is not pod
         if news or (TIMES in self.attends and times != before):
             self._touch(pod.uid)
@@ -213,8 +206,8 @@ class OtherPodsTable(OtherPods):
 
     def placed(self, uid: str, *, placed: bool) -> None:
         """A pod got a node, or has it no longer."""
-        row = self._queued.rows.get(uid)
-        if row is not None:
+        row = self._queued.pods.row(uid)
+        if row != _NOWHERE:
             self._queued.pods.move(row, _NOWHERE if placed else 0)
             self._touch(uid)
             self.version += 1
@@ -235,7 +228,7 @@ class OtherPodsTable(OtherPods):
     def set_finished(self, pod: PodInfo, at: float) -> None:
         """The pod finished at that time; it is forgotten an hour later."""
         node = pod.pod.node_name
-        known = pod.uid in self._finished.rows
+        known = self._finished.pods.row(pod.uid) != _NOWHERE
         self._finished.put(pod, node, self._nodes.row(node))
         if not known:
             heapq.heappush(self._ending, (at, pod.uid))

@@ -105,21 +105,16 @@ class PodsOver(PodColumns):
     def __init__(
         self,
         base: PodColumns,
-        find: Callable[[str], int],
         hidden: Mapping[int, int],
         more: Sequence[tuple[PodInfo, int]],
     ) -> None:
-        """Lies on `base`, whatever was there.
+        """Lies on `base`, the pods of the cache, whatever was there.
 
-        Args:
-            base: the pods of the cache.
-            find: the row of a UID there, -1 if it has none.
-            hidden: rows that are taken away, with the row of their node.
-            more: pods behind those of the cache, with the rows of their nodes.
+        `hidden` are rows that are taken away, `more` pods behind those of the cache, all with the
+        rows of their nodes.
         """
         self.__dict__.update(base.__dict__)
         self._base = base
-        self._find = find
         self._hidden = hidden
         self._more = more
         self._copies: dict[str, NDArray[Any]] = {}
@@ -140,11 +135,11 @@ class PodsOver(PodColumns):
                     del hidden[row]
                 else:
                     more.append((pod, node_row))
-        return PodsOver(self._base, self._find, hidden, more)
+        return PodsOver(self._base, hidden, more)
 
     def _row_of(self, pod: PodInfo) -> int:
         """Where the pod is; where it was last, if it is nowhere now."""
-        found = self._find(pod.uid)
+        found = self.row(pod.uid)
         for row, (one, _) in enumerate(self._more, self._base.size):
             if one.uid == pod.uid and (row not in self._hidden or one is pod):
                 found = row

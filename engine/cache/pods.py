@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import insort
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -53,9 +53,12 @@ class PodColumns(ReadOff[PodInfo]):
     """
 
     def __init__(self, dictionary: Dictionary) -> None:
-        self._dictionary = dictionary
+        self.dictionary = dictionary
         self._capacity = FIRST_CAPACITY
         self._pods: list[PodInfo] = []
+        self._by_uid: dict[str, int] = {}
+        self.row_of: Mapping[str, int] = self._by_uid
+        """UID -> row; see `row`."""
         self._node = Column(np.int32, self._capacity, -1)
         self._kinds = Kinds()
         self._kind = Column(np.int32, self._capacity, -1)
@@ -82,6 +85,10 @@ class PodColumns(ReadOff[PodInfo]):
     def priority(self) -> IntColumn:
         """(P,) spec.priority."""
         return self.derived("priority", np.int64, 0, lambda pod: pod.pod.spec.priority or 0)
+
+    def row(self, uid: str) -> int:
+        """The row of a pod, -1 if there is none; of a what-if snapshot as things are."""
+        return self._by_uid.get(uid, -1)
 
     def pod(self, row: int) -> PodInfo:
         """The pod of a used row.
@@ -204,6 +211,7 @@ class PodTable(PodColumns):
             for column in self._columns():
                 column.grow(self._capacity)
         self._pods.append(pod)
+        self._by_uid[pod.uid] = row
         self._node.cell[row] = node_row
         if row - self._settled >= _MOST_BEHIND:
             self._settle()
@@ -212,7 +220,7 @@ class PodTable(PodColumns):
         return row
 
     def fill(self, row: int, pod: PodInfo, node_row: int) -> bool:
-        """Writes the pod into its row; a node row of -1 hides it from every count.
+        """Writes what the pod is now into its row; a node row of -1 hides it from every count.
 
         True if something else is read of it now than of what was there.
         """
@@ -252,17 +260,19 @@ class PodTable(PodColumns):
                 del self._on[before]
         self._place(row, (node_row,))
 
-    def remove(self, row: int) -> PodInfo | None:
-        """Frees the row; returns the pod that has it from now on, if another one moved there."""
+    def remove(self, row: int) -> None:
+        """Frees the row, which the last pod has from now on."""
         self._settle()
         last = len(self._pods) - 1
+        gone = self._pods[row]
+        del self._by_uid[gone.uid]
         for ledger in self._ledgers.values():
-            ledger.count(self._pods[row], -1)
+            ledger.count(gone, -1)
         self._kinds.give_back(self._kind.cell[row])
         self.move(row, -1)
-        moved = None
         if row != last:
             moved = self._pods[row] = self._pods[last]
+            self._by_uid[moved.uid] = row
             node_row: int = self._node.cell[last]
             self.move(last, -1)
             for column in self._columns():
@@ -272,7 +282,6 @@ class PodTable(PodColumns):
             column.clear(last)
         self._pods.pop()
         self._settled = last
-        return moved
 
     def namespace_changed(self, name: str) -> NDArray[np.intp]:
         """Asks again what the pods of a namespace have of it.
@@ -286,7 +295,7 @@ class PodTable(PodColumns):
         if not columns:
             return np.empty(0, np.intp)
         own = self.text("namespace None", lambda pod: pod.namespace)
-        there = np.flatnonzero(own == self._dictionary.find(name))
+        there = np.flatnonzero(own == self.dictionary.find(name))
         otherwise = np.zeros(len(there), np.bool_)
         for column, of in columns:
             before = column.view(self.size)[there]
@@ -313,6 +322,6 @@ class PodTable(PodColumns):
 
     def recode(self, dictionary: Dictionary) -> None:
         """Codes all texts anew, in another dictionary."""
-        self._dictionary = dictionary
+        self.dictionary = dictionary
         for column, of in self._derived:
             column.fill(map(of, self._pods), self.size)

@@ -7,27 +7,15 @@ could have put there, the first to go frees it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from engine.pods.podinfo import ANY_ADDRESS, HostPort, taken
 
 _NONE: Final[frozenset[HostPort]] = frozenset()
 
 
-class Ports(Protocol):
-    """Ports of nodes that pods took."""
-
-    def of(self, row: int) -> frozenset[HostPort]:
-        """What is in use on a node."""
-        ...
-
-    def rows(self, wanted: HostPort) -> set[int]:
-        """The rows where the port cannot be had; 0.0.0.0 is in the way of every address."""
-        ...
-
-
-class PortTable:
-    """The ports in use, by row and by port."""
+class Ports:
+    """Ports of nodes that pods took, by row and by port."""
 
     def __init__(self) -> None:
         self._of: dict[int, set[HostPort]] = {}
@@ -36,6 +24,18 @@ class PortTable:
     def of(self, row: int) -> frozenset[HostPort]:
         """What is in use on a node."""
         return frozenset(self._of.get(row, _NONE))
+
+    def rows(self, wanted: HostPort) -> set[int]:
+        """The rows where the port cannot be had; 0.0.0.0 is in the way of every address."""
+        address, protocol, number = wanted
+        by_address = self._rows.get((protocol, number), {})
+        if address == ANY_ADDRESS:
+            return set().union(*by_address.values())
+        return by_address.get(ANY_ADDRESS, set()) | by_address.get(address, set())
+
+
+class PortTable(Ports):
+    """`Ports` for `cache.nodes`, which alone writes."""
 
     def add(self, row: int, ports: Iterable[HostPort]) -> None:
         """A pod came that takes them."""
@@ -65,16 +65,8 @@ class PortTable:
         """The node is gone."""
         self.remove(row, self.of(row))
 
-    def rows(self, wanted: HostPort) -> set[int]:
-        """The rows where the port cannot be had."""
-        address, protocol, number = wanted
-        by_address = self._rows.get((protocol, number), {})
-        if address == ANY_ADDRESS:
-            return set().union(*by_address.values())
-        return by_address.get(ANY_ADDRESS, set()) | by_address.get(address, set())
 
-
-class PortsOver:
+class PortsOver(Ports):
     """The same with other ports in use on a few nodes."""
 
     def __init__(self, base: Ports, differing: Mapping[int, frozenset[HostPort]]) -> None:
@@ -82,12 +74,12 @@ class PortsOver:
         self._differing = differing
 
     def of(self, row: int) -> frozenset[HostPort]:
-        """See `PortTable.of`."""
+        """See `Ports.of`."""
         found = self._differing.get(row)
         return self._base.of(row) if found is None else found
 
     def rows(self, wanted: HostPort) -> set[int]:
-        """See `PortTable.rows`."""
+        """See `Ports.rows`."""
         rows = self._base.rows(wanted) - self._differing.keys()
         return rows | {row for row, used in self._differing.items() if taken(wanted, used)}
 

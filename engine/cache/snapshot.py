@@ -9,48 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntFlag, auto
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from engine.cache.changes import NO_CHANGES, NOWHERE, Cause, Changes, NodeChanges, each_once
 from engine.cache.columns import CodeColumn, Dictionary, FloatColumn
 from engine.cache.domains import Topology
 from engine.cache.nodes import NodeColumns
 from engine.cache.nominations import Nominations
-from engine.cache.objects import Objects, TextOf
+from engine.cache.objects import Objects, ObjectStores, TextOf
 from engine.cache.otherpods import OtherPods
 from engine.cache.overlay import Moves, NodesOver, PodsOver
 from engine.cache.pods import PodColumns
 from engine.objects import Namespace
 from engine.pods.podinfo import PodInfo
-
-if TYPE_CHECKING:
-    from engine.cache.cache import Cache
-
-NOWHERE: Final = -1
-Changes = tuple[NDArray[np.intp], NDArray[np.int64]]
-NO_CHANGES: Final[Changes] = np.empty(0, np.intp), np.empty(0, np.int64)
-
-
-class Cause(IntFlag):
-    """What of a row changed."""
-
-    POD = auto()
-    """Pods were added to the node or removed, or their requests changed."""
-    LABELS = auto()
-    TAINTS = auto()
-    """Taints or `spec.unschedulable`."""
-    ALLOCATABLE = auto()
-    IMAGES = auto()
-    CONDITIONS = auto()
-    OTHER = auto()
-    """Anything else of the API object, or of its pods if only derived columns read it."""
-    ANY = POD | LABELS | TAINTS | ALLOCATABLE | IMAGES | CONDITIONS | OTHER
-    """Also a node that was added or deleted."""
-
 
 # A plain number: one of `Cause` costs more to combine than the change it is about.
 _MOVED: Final = int(Cause.POD | Cause.OTHER)
@@ -114,7 +88,8 @@ class Snapshot(msgspec.Struct, eq=False):
     INVARIANT: the cache does not change while a snapshot of it is used; the core is synchronous.
     """
 
-    _cache: Cache
+    _log: NodeChanges
+    _stores: ObjectStores
     now: float
     """Epoch seconds, frozen for the cycle."""
     signals: Signals
@@ -158,11 +133,7 @@ class Snapshot(msgspec.Struct, eq=False):
 
         None if the log is too short.
         """
-        return self._cache.changes_since(generation)
-
-    def pod_row(self, uid: str) -> int:
-        """The row of a pod on a node in the cluster, -1 if there is none; ignores what-ifs."""
-        return self._cache.pod_row(uid)
+        return self._log.since(generation)
 
     def objects(self, kind: str) -> Objects:
         """The objects of a kind (`Service`) by `namespace/name`, or by name without namespaces.
@@ -170,16 +141,16 @@ class Snapshot(msgspec.Struct, eq=False):
         Structs of `engine.objects` or of `Points.objects`. Empty for a kind that nothing watches,
         that the server lacks or that may not be listed.
         """
-        return self._cache.store(kind).objects
+        return self._stores.of(kind).objects
 
     def objects_version(self, *kinds: str) -> int:
         """The number of changes of objects of these kinds so far."""
-        known = self._cache.versions.get(kinds)
-        return self._cache.objects_version(kinds) if known is None else known
+        known = self._stores.versions.get(kinds)
+        return self._stores.version(kinds) if known is None else known
 
     def objects_changed(self, kind: str, version: int) -> Sequence[str] | None:
         """The keys of the objects that changed after `version`; None if the log ends before it."""
-        return self._cache.store(kind).changed_since(version)
+        return self._stores.of(kind).changed_since(version)
 
     def objects_by(self, kind: str, index: str, of: TextOf) -> Mapping[str, Objects]:
         """An index: `objects` by a text of each object, then by key.
@@ -187,7 +158,7 @@ class Snapshot(msgspec.Struct, eq=False):
         Built with `of` on first use under the name `index` and kept up to date; one name must
         always be used with the same function.
         """
-        return self._cache.store(kind).by(index, of)
+        return self._stores.of(kind).by(index, of)
 
     def overlay(
         self, row: int, remove: Sequence[PodInfo] = (), add: Sequence[PodInfo] = ()
@@ -229,27 +200,11 @@ def _over(over: Snapshot, moves: Moves) -> Overlay:
     rows = [row for row, _, _ in moves]
     kept = [getattr(over, name) for name in Snapshot.__struct_fields__]
     found = Overlay(*kept, _over=over, _rows=rows)
-    found.generation = found.nodes_generation = next(found._cache.what_ifs)  # noqa: SLF001 - ours
+    found.generation = found.nodes_generation = next(found._log.what_ifs)  # noqa: SLF001 - ours
     found.last = (over.generation, rows[0], _MOVED) if len(moves) == 1 else (-1, NOWHERE, 0)
     pods = over.pods
     if not isinstance(pods, PodsOver):
-        pods = PodsOver(pods, found._cache.pod_row, {}, ())  # noqa: SLF001 - ours
+        pods = PodsOver(pods, {}, ())
     nodes = over.nodes if isinstance(over.nodes, NodesOver) else NodesOver(over.nodes, {})
     found.pods, found.nodes = pods.with_moves(moves), nodes.with_moves(moves)
     return found
-
-
-def each_once(rows: NDArray[np.intp], causes: NDArray[np.int64]) -> Changes:
-    """Each of the rows once, ascending, with all its causes."""
-    order = rows.argsort(kind="stable")
-    rows = rows[order]
-    first = np.flatnonzero(firsts(rows))
-    return rows[first], np.bitwise_or.reduceat(causes[order], first)
-
-
-def firsts(rows: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Where another row begins among some in order."""
-    begins = np.empty(len(rows), np.bool_)
-    begins[:1] = True
-    np.not_equal(rows[1:], rows[:-1], out=begins[1:])
-    return begins

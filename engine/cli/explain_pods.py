@@ -101,7 +101,7 @@ def _pod(name: str, cluster: Cluster, request: Request) -> None:
     info = make_pod_info(_unbound(pod))
     if pod.node_name:
         lab.cache.remove_pod(info.uid)
-    elif not lab.cache.nominated_node(info.uid):  # ours reads no promises to others'
+    elif not lab.cache.nominations.node_of(info.uid):  # ours reads no promises to others'
         lab.cache.nominate(info, info.pod.status.nominated_node_name)
     told = explain(info, lab.snapshot(), lab.frameworks.of(info))
     here = pod.node_name or ""

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from operator import itemgetter
+from operator import ge, itemgetter
 from typing import Final, Protocol, TypeVar
 
 import numpy as np
@@ -85,7 +85,7 @@ class Alike:
 
 
 @dataclass(slots=True)
-class Budget:
+class SearchBudget:
     """What is left of it; shared by the searches of one plan."""
 
     tries: int = TRIES
@@ -110,7 +110,7 @@ class Packing:
     cut_short: bool = False
 
 
-def pack(searches: Iterable[Search], wanted: int, budget: Budget) -> Steps[Packing]:
+def pack(searches: Iterable[Search], wanted: int, budget: SearchBudget) -> Steps[Packing]:
     """Places at least `wanted` of the members; all of them where a try without a step back can.
 
     Args:
@@ -143,7 +143,7 @@ class Search:
     left: Ints
     rows: NDArray[np.intp]
     """What `kinds` and `left` are about, by the numbers that others are asked by."""
-    budget: Budget
+    budget: SearchBudget
     others: Others | None
 
     def __post_init__(self) -> None:
@@ -347,7 +347,7 @@ class _Ways:
         fitting = []
         for place, (left, open_) in enumerate(zip(self._left, self._open, strict=True)):
             state = self._sign[place], left
-            if open_[kind] and state not in seen and _covers(left, needs):
+            if open_[kind] and state not in seen and all(map(ge, left, needs)):
                 seen.add(state)
                 slack = sum(have * scale for have, scale in zip(left, self._scale, strict=True))
                 fitting.append((slack, -self._keys[kind][place], place))
@@ -380,7 +380,3 @@ class _Ways:
         if not there:
             del self.placed[member]
         return there
-
-
-def _covers(left: tuple[int, ...], needs: tuple[int, ...]) -> bool:
-    return all(have >= need for have, need in zip(left, needs, strict=True))

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from dsl.collective import Evictions
 from engine.collective.across import Several
 from engine.collective.ranking import Ranking
-from engine.collective.victims import Budget, Hunt, Kinds, Plans, plan, starts_of
+from engine.collective.victims import Budget, Hunt, Kinds, Plans, plan, starts
 from engine.framework.decision import Rank
-from engine.framework.snapshot import BoolColumn, PodColumns, Snapshot
+from engine.framework.snapshot import BoolColumn, Snapshot
 from engine.framework.trials import Trial
 from engine.pods.podinfo import PodInfo
 
@@ -139,19 +139,16 @@ def cheapest(
 def outcomes_of(plans: Plans) -> dict[str, NDArray[Any]]:
     """(C,) what would be evicted from each node, as the fields `victims.*` of the language."""
     gone = plans.gone
-    priority = plans.values("priority", _priority)
+    priority = plans.values("priority", lambda pods, rows: pods.priority[rows])
     # Who stays is less important than anybody who goes.
     highest = np.where(gone, priority, _LOWEST).max(axis=0, initial=_LOWEST)
     # The earliest start among the most important ones: the later, the less is lost.
-    starts = np.where(gone & (priority == highest), plans.values("start", starts_of), np.nan)
+    started = plans.values("start", lambda pods, rows: starts(pods)[rows])
+    started = np.where(gone & (priority == highest), started, np.nan)
     return {
         "victims.pdb_violations": plans.violations.astype(np.float64),
         "victims.max_priority": highest.astype(np.float64),
         "victims.sum_priority": (priority * gone).sum(axis=0).astype(np.float64),
         "victims.count": np.count_nonzero(gone, axis=0).astype(np.float64),
-        "victims.latest_start": np.fmin.reduce(starts, axis=0, initial=np.nan),
+        "victims.latest_start": np.fmin.reduce(started, axis=0, initial=np.nan),
     }
-
-
-def _priority(pods: PodColumns, rows: NDArray[np.intp]) -> NDArray[np.int64]:
-    return pods.priority[rows]

@@ -74,7 +74,8 @@ class Kinds:
         self._by_label: dict[_Label, list[tuple[int, int]]] = {}
         self._spaces: frozenset[str] = frozenset()
         self._budgets: list[list[int]] = []
-        self._covers = np.empty(0, np.int64)
+        self.covering = np.empty(0, np.int64)
+        """The budget of each kind, as `budgets` found last: -1: none; _SEVERAL: more than one."""
 
     def numbers(self, pods: PodColumns, rows: NDArray[np.intp]) -> NDArray[np.int64]:
         """The kind of each of some pods."""
@@ -114,7 +115,7 @@ class Kinds:
         selected_by = [(one.namespace, one.selector) for one in budgets]
         if self._selected_by != selected_by:
             self._selected_by, self._budgets, self._by_label = selected_by, [], {}
-            self._covers = np.empty(0, np.int64)
+            self.covering = np.empty(0, np.int64)
             self._spaces = frozenset([one.namespace for one in budgets])
             # By the label that the fewest others demand, too: most have one of an application.
             equal = [[*_equal(one)] for one in budgets]
@@ -130,13 +131,8 @@ class Kinds:
             found = [self._of(pod, budgets) if pod.namespace in spaces else [] for pod in new]
             self._budgets += found
             first = [of[0] if len(of) == 1 else _SEVERAL if of else -1 for of in found]
-            self._covers = np.append(self._covers, np.array(first, np.int64))
+            self.covering = np.append(self.covering, np.array(first, np.int64))
         return self._budgets
-
-    @property
-    def covering(self) -> NDArray[np.int64]:
-        """The budget of each kind, as `budgets` found last: -1: none; _SEVERAL: more than one."""
-        return self._covers
 
     def _of(self, pod: PodInfo, budgets: Sequence[Budget]) -> list[int]:
         """The budgets that select a pod, as far as its namespace may ask of us."""
@@ -452,7 +448,7 @@ def one_by_one(
             left.append(node)
             continue
         plans.runs += runs
-        going += map(plans.snapshot.pod_row, gone)
+        going += map(plans.snapshot.pods.row, gone)
         if gone:
             emptied.append(at)
         elif why is not None:
@@ -496,13 +492,8 @@ def without(trial: Trial, row: int, pods: PodColumns, rows: NDArray[np.intp]) ->
 # ---- what pods are chosen by ---------------------------------------------------------------------
 
 
-def starts_of(pods: PodColumns, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-    """When each pod started, in seconds since the epoch; NaN: not yet."""
-    return starts(pods)[rows]
-
-
 def starts(pods: PodColumns) -> NDArray[np.float64]:
-    """(P,) `starts_of`."""
+    """(P,) when each pod started, in seconds since the epoch; NaN: not yet."""
     return pods.number("start", started_at)
 
 

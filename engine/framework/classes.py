@@ -15,11 +15,14 @@ from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary, ref
 
+from engine.framework.decision import Rejections
+from engine.framework.groupedchoice import GroupedChoice
 from engine.framework.interface import SILENT, UNSHARED, Passing, Points
-from engine.framework.podclass import KeyColumn, PodClass
-from engine.framework.runner import PluginRunner
+from engine.framework.keycolumn import KeyColumn
+from engine.framework.runner import Dependency, PluginRunner, Scoring
 from engine.framework.snapshot import Snapshot
 from engine.framework.ties import turn_of
+from engine.framework.trials import Filtering
 from engine.pods.podinfo import PodInfo
 
 _LEAST_CLASSES: Final = 16
@@ -53,6 +56,42 @@ class ClassName:
     """Whether a part of the key is `Passing`: then pods are asked for it again."""
 
 
+_NO_KEYS: Final = KeyColumn(0)
+"""The keys of a class that is not filled yet."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class PodClass:
+    """Pods that no plugin can tell apart: their keys, and the plugins that look beyond a row."""
+
+    name: ClassName | None
+    """None: it is not kept."""
+    used: int = 0
+    keys: KeyColumn = _NO_KEYS
+    fills: int = -1
+    """`KeyColumn.fills` when plugins were asked; if that has moved, they are asked again."""
+    versions: list[Dependency] = field(default_factory=list)
+    """What the answers depend on that the class does not share with others of its keys.
+
+    INVARIANT: if one class asks anew because of the versions of the keys, `fills` moves, so the
+    others ask, too.
+    """
+    filters: list[Filtering] = field(default_factory=list)
+    scorers: list[Scoring] = field(default_factory=list)
+    wide: bool = False
+    """Whether there are `filters` or `scorers`, which are asked in every cycle."""
+    grouped: GroupedChoice | None = None
+    """Chooses the node, if all of them answer by groups."""
+    unfit: Rejections | None = None
+    """As of `KeyColumn`, if groups or nominations matter; `told` begins with the generation."""
+    told: Sequence[Hashable] = ()
+
+    def forget(self) -> None:
+        """Everything has to be asked again."""
+        self.fills = -1
+        self.keys.place.forget()
+
+
 @dataclass(slots=True, eq=False)
 class _Kept:
     """What a pod remembers: its class, and `Classes._stamp` at the time."""
@@ -66,16 +105,15 @@ class Classes:
 
     def __init__(
         self,
-        plugins: Sequence[tuple[str, Points]],
+        keyed: Sequence[tuple[str, Points]],
         runner: PluginRunner,
         *,
         seed: int,
         most_bytes: int,
     ) -> None:
-        keyed = [(name, p) for name, p in plugins if p.filter or p.pre_filter or p.score]
+        """`keyed` are the plugins that have parts in class keys, as the runner knows them."""
         self._runner = runner
         self._keys = [(name, p.class_key) for name, p in keyed]
-        runner.set_keyed([name for name, _ in keyed])
         self._by_row = [number for number, (_, p) in enumerate(keyed) if not p.wide_key]
         self._seed = seed
         self._most_bytes = most_bytes

@@ -13,26 +13,22 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.classes import Classes
+from engine.framework.classes import Classes, PodClass
 from engine.framework.derived import Shared, Sharing, concerned
 from engine.framework.groupedchoice import GroupedChoice
 from engine.framework.interface import MAX_SCORE, Joint, Normalization, Scope, Scores
-from engine.framework.podclass import (
+from engine.framework.keycolumn import (
     FRACTION,
     NOWHERE,
-    TIE_BITS,
-    TIE_MASK,
     UNIT,
     KeyColumn,
     Lookup,
     OutOfRange,
-    PodClass,
     row_of,
     steps_of,
 )
 from engine.framework.runner import (
     Dependency,
-    Filtering,
     PluginError,
     PluginRunner,
     PreFiltered,
@@ -41,7 +37,8 @@ from engine.framework.runner import (
     count_of,
 )
 from engine.framework.snapshot import BoolColumn, Cause, IntColumn, Rows, Snapshot
-from engine.framework.ties import Ties
+from engine.framework.ties import TIE_BITS, TIE_MASK, Ties
+from engine.framework.trials import Filtering
 from engine.pods.podinfo import PodInfo
 
 _FEW_ROWS: Final = 16

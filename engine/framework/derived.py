@@ -1,13 +1,13 @@
-"""Columns derived from rows of nodes, updated by the rows that changed.
+"""What several classes of pods share: masks, raw scores, scores of a set of feasible nodes.
 
-Among them what several classes of pods share: masks, raw scores, scores of a set of feasible nodes.
-Calls no plugin by itself. Rows that were added, freed or reused are among those that changed, so
-columns only grow when nodes join or leave.
+Columns are updated by the rows that changed. Calls no plugin by itself. Rows that were added, freed
+or reused are among those that changed, so columns only grow when nodes join or leave.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -18,6 +18,8 @@ from engine.framework.interface import Scores
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 
 _ANY: Final = int(Cause.ANY)
+_POD: Final = int(Cause.POD)
+NO_CELLS: Final = memoryview(b"")
 _MOST_SETS: Final = 64
 _MOST_OF_A_SET: Final = 16
 _BYTES_OF_SETS: Final = 32 << 20
@@ -55,37 +57,46 @@ def concerned(changes: Changes, causes: int) -> NDArray[np.intp]:
     return found
 
 
-class Derived:
-    """A column of all rows; `cells` are good for one row as long as the layout stays."""
+@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
+class Shared:
+    """A mask or raw scores of all rows, for all classes with the plugin's `shared` key."""
 
-    __slots__ = ("causes", "cells", "column", "place", "still")
-
-    def __init__(self, causes: Cause) -> None:
-        self.causes = int(causes)
-        self.still = not causes & Cause.POD
-        """Whether pods that come and go change nothing in it."""
-        self.column: NDArray[Any] = np.empty(0)
-        self.cells: memoryview[Any] = memoryview(b"")
-        self.place = Place()
+    causes: int
+    column: NDArray[Any] = field(default_factory=lambda: np.empty(0))
+    cells: memoryview[Any] = NO_CELLS
+    """The column, for single rows; good as long as the layout stays."""
+    place: Place = field(default_factory=Place)
+    uniform: bool = True
+    """All True, or all 0."""
+    answers: int = 0
+    """Counts changes."""
+    normal: dict[float, Scores] = field(default_factory=dict)
+    """Normalised scores by the extremum; see `keep`."""
 
     def at(self, snapshot: Snapshot) -> bool:
         """Whether the column is current."""
         place = self.place
         same = place.layout == snapshot.layout
-        if same and self.still and 0 <= snapshot.nodes_generation <= place.generation:
+        if same and not self.causes & _POD and 0 <= snapshot.nodes_generation <= place.generation:
             place.generation = snapshot.generation
         return place.at(snapshot)
 
-    def refresh(self, snapshot: Snapshot, ask: Callable[[Rows], NDArray[Any]]) -> bool:
-        """Asks about the rows that changed for one of the causes; True if any answer changed."""
+    def refresh(self, snapshot: Snapshot, ask: Callable[[Rows], NDArray[Any]]) -> None:
+        """Asks about the rows that changed for one of the causes."""
         changes = self.place.read(snapshot)
         try:
             if changes is None:
-                return self._renew(snapshot, ask)
-            return self._update(snapshot, concerned(changes, self.causes), ask)
+                moved = self._renew(snapshot, ask)
+            else:
+                moved = self._update(snapshot, concerned(changes, self.causes), ask)
         except BaseException:
             self.place.forget()
             raise
+        if moved:
+            self.answers += 1
+            self.normal.clear()
+            is_mask = self.column.dtype == np.bool_
+            self.uniform = bool(self.column.all()) if is_mask else not self.column.any()
 
     def _renew(self, snapshot: Snapshot, ask: Callable[[Rows], NDArray[Any]]) -> bool:
         size, old = snapshot.nodes.size, self.column
@@ -107,31 +118,6 @@ class Derived:
             return False
         self.column[rows] = fresh
         return True
-
-
-class Shared(Derived):
-    """A mask or raw scores of all rows, for all classes with the plugin's `shared` key."""
-
-    __slots__ = ("__weakref__", "answers", "normal", "uniform")
-
-    def __init__(self, causes: Cause) -> None:
-        super().__init__(causes)
-        self.uniform = True
-        """All True, or all 0."""
-        self.answers = 0
-        """Counts changes."""
-        self.normal: dict[float, Scores] = {}
-        """Normalised scores by the extremum; see `keep`."""
-
-    def refresh(self, snapshot: Snapshot, ask: Callable[[Rows], NDArray[Any]]) -> bool:
-        """See `Derived.refresh`."""
-        moved = super().refresh(snapshot, ask)
-        if moved:
-            self.answers += 1
-            self.normal.clear()
-            is_mask = self.column.dtype == np.bool_
-            self.uniform = bool(self.column.all()) if is_mask else not self.column.any()
-        return moved
 
     def keep(self, extremum: float, column: Scores) -> None:
         """Keeps scores normalised by an extremum, a few: each class may have its own extremum."""
@@ -169,7 +155,7 @@ class Sharing:
         """The column of a plugin for this key; a new one is empty."""
         found = self._shared.get((name, point, key))
         if found is None:
-            found = self._shared[name, point, key] = Shared(causes)
+            found = self._shared[name, point, key] = Shared(int(causes))
         return found
 
     def feasible(self, passed: BoolColumn) -> FeasibleSet:

@@ -29,7 +29,7 @@ from engine.framework.interface import (
 from engine.framework.searchprogress import UnfinishedError
 from engine.framework.snapshot import BoolColumn, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable
-from engine.framework.trials import Trial
+from engine.framework.trials import Filtering, Trial
 from engine.pods.podinfo import PodInfo
 
 _MOST_PARTS: Final = 4096
@@ -60,15 +60,6 @@ class Unfit(Exception):  # noqa: N818 - an answer that ends the cycle, not a fau
     def __init__(self, fit_error: FitError) -> None:
         super().__init__(fit_error.message())
         self.fit_error = fit_error
-
-
-class Filtering(NamedTuple):
-    """One plugin's filter for a class; `shared` is its mask if classes share it."""
-
-    name: str
-    points: Points
-    result: PreFilterResult
-    shared: Shared | None = None
 
 
 class Scoring(NamedTuple):
@@ -103,8 +94,8 @@ class PreFiltered:
 class _PartMemo(Generic[_T]):
     """One plugin's filters or scores by its part of a class key, whatever the cluster is like."""
 
-    def __init__(self) -> None:
-        self.place = -1
+    def __init__(self, place: int) -> None:
+        self.place = place
         """The index of its part in a key, -1: it has none, and there are no `parts`."""
         self.parts: dict[Hashable, _T | None] = {}
         """None: it has no say."""
@@ -127,8 +118,10 @@ class PluginRunner:
         filters: Sequence[tuple[str, Points]],
         pre_filters: Sequence[tuple[str, Points]],
         scorers: Sequence[tuple[str, Points, float]],
+        keyed: Sequence[tuple[str, Points]],
         on_fault: Callable[[PluginError], None],
     ) -> None:
+        """`keyed` are the plugins that have parts in class keys, in their order."""
         self._on_fault = on_fault
         self.scorers = scorers
         self._order = {name: number for number, (name, _) in enumerate(filters)}
@@ -138,17 +131,10 @@ class PluginRunner:
         """The plugins whose `class_key` concerns no answer of scope ROW."""
         # Calling _PartMemo[...]() takes three times as long as _PartMemo().
         self._filters: list[tuple[str, Points, _PartMemo[Filtering]]]
-        self._filters = [(*one, _PartMemo()) for one in pre_filters]
+        places = {name: number for number, (name, _) in enumerate(keyed)}
+        self._filters = [(*one, _PartMemo(places.get(one[0], -1))) for one in pre_filters]
         self._scorers: list[tuple[str, Points, float, _PartMemo[Scoring]]]
-        self._scorers = [(*one, _PartMemo()) for one in scorers]
-
-    def set_keyed(self, names: Sequence[str]) -> None:
-        """Says which plugins have parts in class keys, in this order."""
-        places = {name: number for number, name in enumerate(names)}
-        for name, _, memo in self._filters:
-            memo.place = places.get(name, -1)
-        for name, _, _, scores in self._scorers:
-            scores.place = places.get(name, -1)
+        self._scorers = [(*one, _PartMemo(places.get(one[0], -1))) for one in scorers]
 
     def guard(
         self, plugin: str, point: str, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs

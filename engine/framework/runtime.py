@@ -16,13 +16,13 @@ from typing import Any, Final
 import numpy as np
 
 from engine.framework.acting import Actors
-from engine.framework.classes import Classes
+from engine.framework.classes import Classes, PodClass
 from engine.framework.classupdater import ClassUpdater
 from engine.framework.decision import PostFilterResult, Rejections
 from engine.framework.events import ClusterEventWithHint
 from engine.framework.gang import Membership
 from engine.framework.interface import MAX_SCORE, UNSHARED, Points, Scores
-from engine.framework.podclass import NOWHERE, UNIT, KeyColumn, PodClass, steps_of
+from engine.framework.keycolumn import NOWHERE, UNIT, KeyColumn, steps_of
 from engine.framework.profile import Profile
 from engine.framework.runner import Candidates, PluginError, PluginRunner, Unfit
 from engine.framework.searchprogress import SearchProgress
@@ -74,6 +74,15 @@ class Framework:
         self.profile = profile
         self.bundle = bundle
         named = [(w.plugin.name, w.plugin.points()) for w in profile.plugins]
+        each = zip(profile.plugins, named, strict=True)
+        sorters = [(w.plugin, p.sort_key) for w, (_, p) in each if p.sort_key]
+        if len(sorters) != 1:
+            names = ", ".join(sorter.name for sorter, _ in sorters) or "none"
+            raise ValueError(
+                f"a profile needs exactly one plugin that sorts the queue; got {names}"
+            )
+        ((self.sorter, self._sort_key),) = sorters
+        """The plugin that sorts the queue, by keys that compare with each other."""
         self._view = View(profile.node_selector) if profile.node_selector else None
         if self._view is not None:
             named.insert(0, (self._view.name, self._view.points()))
@@ -101,8 +110,13 @@ class Framework:
         self.scorers = tuple([one for one in asked if one[1].score])
         # An error of PreScore counts even if only the plugin's Score is disabled.
         ranked = asked if self.scorers else ()
-        self._runner = PluginRunner(self.filters, self.pre_filters, ranked, on_fault or _log_fault)
+        keyed = [(n, p) for n, p in plugins if p.filter or p.pre_filter or p.score]
+        self._runner = PluginRunner(
+            self.filters, self.pre_filters, ranked, keyed, on_fault or _log_fault
+        )
         self._guard = self._runner.guard
+        self.trial = self._runner.trial
+        """See `PluginRunner.trial`."""
         actors = Actors(plugins, self._guard)
         self.acts, self.reserve = actors.acts, actors.reserve
         self.permit, self.act = actors.permit, actors.act
@@ -110,16 +124,7 @@ class Framework:
         """Whether a plugin reads the scores of the chosen node, even of an only candidate."""
         if sum(weight for *_, weight in self.scorers) * MAX_SCORE * UNIT >= -NOWHERE:
             raise ValueError("the weights of all plugins together must stay below 671,088")
-        sorters = [one for one in plugins if one[1].sort_key]
-        if len(sorters) != 1:
-            names = ", ".join(name for name, _ in sorters) or "none"
-            raise ValueError(
-                f"a profile needs exactly one plugin that sorts the queue; got {names}"
-            )
-        self.sorter = next(w.plugin for w in profile.plugins if w.plugin.name == sorters[0][0])
-        """The plugin that sorts the queue; its keys compare with each other."""
-        self._sort_key = sorters[0][1].sort_key
-        self._classes = Classes(plugins, self._runner, seed=profile.seed, most_bytes=memo_bytes)
+        self._classes = Classes(keyed, self._runner, seed=profile.seed, most_bytes=memo_bytes)
         self._updater = ClassUpdater(self._runner, self._classes)
         self.keys_move = self._classes.keys_move
         """Whether class keys depend on more than the pod."""
@@ -159,7 +164,6 @@ class Framework:
         Raises:
             PluginError: the plugin raised.
         """
-        assert self._sort_key is not None
         return self._guard(self.sorter.name, "QueueSort", self._sort_key, pod, queued_at, snapshot)
 
     def turns_at(self, pod: PodInfo, snapshot: Snapshot, plugins: frozenset[str]) -> float:
@@ -339,14 +343,6 @@ class Framework:
             return np.zeros(len(rows), dtype=np.bool_)
         return trial.passes(rows, trial.filters, snapshot)
 
-    def trial(self, pod: PodInfo, snapshot: Snapshot) -> Trial:
-        """See `PluginRunner.trial`."""
-        return self._runner.trial(pod, snapshot)
-
-    def what_if(self, pod: PodInfo, snapshot: Snapshot) -> Trial:
-        """See `PluginRunner.trial`; also of rows as they would be without some pods."""
-        return self._runner.trial(pod, snapshot, what_if=True)
-
     def rejections(self, pod: PodInfo, snapshot: Snapshot) -> Rejections:
         """The nodes that are rejected, and why.
 
@@ -415,7 +411,7 @@ class Framework:
         pod: PodInfo,
         snapshot: Snapshot,
         rejections: Rejections,
-        progress: SearchProgress | None = None,
+        progress: SearchProgress,
     ) -> PostFilterResult:
         """Calls PostFilter in order: the first answer that is not Unschedulable, or all messages.
 
@@ -423,7 +419,6 @@ class Framework:
             PluginError: a plugin raised.
             UnfinishedError: a slice of `progress` is used up.
         """
-        progress = progress or SearchProgress()
         gang = self.gang(pod, snapshot)
         if progress.begin(self, rejections.memo):  # estimates are no answer for others
             rejections = replace(rejections, memo={})
@@ -433,7 +428,8 @@ class Framework:
         mates = () if gang is None else gang[1].mates()
 
         def what_if(pod: PodInfo, snapshot: Snapshot) -> Trial:
-            return replace(self.what_if(pod, snapshot), progress=progress, mates=mates)
+            trial = self.trial(pod, snapshot, what_if=True)
+            return replace(trial, progress=progress, mates=mates)
 
         found = NO_POST_FILTER
         messages: list[str] = []

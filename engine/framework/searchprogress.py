@@ -98,9 +98,8 @@ class SearchProgress(msgspec.Struct, eq=False):
         here = found.nominated or None, self.turn
         of = {key: one for key, one in self._known.items() if (one[0], key[0]) == here}
         victims = {one.pod.uid for one in found.evictions}
-        there = {
-            key: {uid for uid in one[2][1] if snapshot.pod_row(uid) >= 0} for key, one in of.items()
-        }
+        row = snapshot.pods.row
+        there = {key: {uid for uid in one[2][1] if row(uid) >= 0} for key, one in of.items()}
         chosen = [key for key in of if given or there[key] == victims]
         if of and self.slices > 1 and all(of[key][1] < self.slices for key in chosen):
             self._renewals += 1

@@ -3,6 +3,7 @@
 Each is documented where it is defined. None of them writes.
 """
 
+from engine.cache.changes import Cause
 from engine.cache.columns import BoolColumn, CodeColumn, Dictionary, FloatColumn, IntColumn, Rows
 from engine.cache.domains import Domains, DomainTable, Eligibility, Topology
 from engine.cache.images import Image, Images
@@ -12,12 +13,7 @@ from engine.cache.otherpods import OtherPods, QueueTimes
 from engine.cache.pods import Ledger, PodColumns
 from engine.cache.podsets import Tally
 from engine.cache.ports import Ports
-from engine.cache.snapshot import (
-    Cause,
-    Signals,
-    Snapshot,
-    Waiting,
-)
+from engine.cache.snapshot import Signals, Snapshot, Waiting
 from engine.cache.terms import CountedTerm
 
 __all__ = [

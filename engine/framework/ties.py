@@ -9,13 +9,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Hashable
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 
-from engine.framework.podclass import TIE_BITS, TIE_MASK
 from engine.framework.snapshot import IntColumn, Snapshot
 
-_HASH_BITS = 64
+TIE_BITS: Final = 20
+TIE_MASK: Final = (1 << TIE_BITS) - 1
+_HASH_BITS: Final = 64
 _PLAIN = frozenset((str, int, type(None), bool, float, bytes))
 """Types whose `repr` is the same in every process."""
 

@@ -14,23 +14,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
 from engine.framework.decision import Rejection, Rejections
-from engine.framework.interface import Room, Rooms, Scope, Verdicts
+from engine.framework.derived import Shared
+from engine.framework.interface import Points, PreFilterResult, Room, Rooms, Scope, Verdicts
 from engine.framework.searchprogress import SearchProgress
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.pods.podinfo import PodInfo
 
-if TYPE_CHECKING:
-    from engine.framework.runner import Filtering
-
 _POD = int(Cause.POD)
 Guard = Callable[..., Any]
+
+
+class Filtering(NamedTuple):
+    """One plugin's filter for a class; `shared` is its mask if classes share it."""
+
+    name: str
+    points: Points
+    result: PreFilterResult
+    shared: Shared | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +146,7 @@ class Trial:
     def nominated(self) -> Sequence[tuple[int, list[PodInfo]]]:
         """Rows to which pods are nominated that come before this one, with these."""
         nominations = self.snapshot.nominations
-        return nominations.before(self.pod, self.snapshot) if len(nominations) else ()
+        return nominations.before(self.pod, self.snapshot.nodes) if len(nominations) else ()
 
     # ---- as it could be ------------------------------------------------------------------------
 

@@ -79,5 +79,5 @@ class View:
         return QueueingHint.QUEUE if came else QueueingHint.SKIP
 
     def _sees(self, node: Seen) -> bool:
-        labels = node.metadata.labels or {} if isinstance(node, Node) else {}
-        return isinstance(node, Node) and self._labels.items() <= labels.items()
+        labels = self._labels.items()
+        return isinstance(node, Node) and labels <= (node.metadata.labels or {}).items()

@@ -148,9 +148,27 @@ class Rescuers:
         progress = SearchProgress(SLICE_RUNS)
         while True:
             try:
-                return self.placement.rescue(pod, rejections, progress) or _NOTHING
+                return self._rescued(pod, rejections, progress)
             except UnfinishedError:
                 yield
+
+    def _rescued(
+        self, pod: PodInfo, rejections: Rejections | None, progress: SearchProgress
+    ) -> PostFilterResult:
+        """What PostFilter says so that the pod fits.
+
+        Raises:
+            UnfinishedError: a slice of `progress` is used up.
+        """
+        framework = self.basis.framework_of(pod)
+        if rejections is None or not rejections.nodes or not framework.rescues:
+            return _NOTHING
+        snapshot = self.basis.snapshot()
+        try:
+            found = framework.post_filter(pod, snapshot, rejections, progress)
+        except PluginError:
+            return _NOTHING  # reported to `on_fault`; the gang does not fit
+        return progress.renew(found, snapshot)
 
     def _within(
         self, queued: QueuedPod, rows: NDArray[np.intp]

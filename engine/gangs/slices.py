@@ -83,7 +83,7 @@ class Absent:
         self._uids.clear()
 
     def _leave(self, uid: str) -> None:
-        cache, back, row = self._cache, self._back, self._cache.pod_row(uid)
+        cache, back, row = self._cache, self._back, self._cache.pods.row(uid)
         if row < 0:
             return
         pod, node, waiting = cache.pods.pod(row), cache.node_of(uid) or "", cache.waiting.get(uid)
@@ -101,7 +101,7 @@ class Unpromised(Absent):
     """Pods that are promised no node, within its context only: it is in the others' way."""
 
     def _leave(self, uid: str) -> None:
-        node, promises = self._cache.nominated_node(uid), self._cache.nominations
+        node, promises = self._cache.nominations.node_of(uid), self._cache.nominations
         for pod in [one for one in promises.on(node) if one.uid == uid]:
             self._back.append(partial(self._cache.nominate, pod, node, promises.ranks[uid]))
             self._cache.withdraw(uid)

@@ -23,7 +23,7 @@ from engine.framework.interface import (
 )
 from engine.framework.snapshot import Cause, IntColumn, Rows, Snapshot
 from engine.plugins.allocation import ResourceSpec, ScoringStrategy, counting
-from engine.plugins.shares import HALF, Part
+from engine.plugins.shares import HALF, Role
 from engine.pods.podinfo import CPU, MEMORY, PodInfo
 
 NAME: Final = "NodeResourcesBalancedAllocation"
@@ -58,7 +58,7 @@ class BalancedAllocation:
             raise ValueError("resources: a name is listed twice")
         both = sorted(self._resources) == [CPU, MEMORY]
         self._said = PreScoreResult(
-            state=Part.EVEN if both else None, causes=Cause.POD | Cause.ALLOCATABLE
+            state=Role.EVEN if both else None, causes=Cause.POD | Cause.ALLOCATABLE
         )
 
     def points(self) -> Points:

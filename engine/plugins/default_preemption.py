@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from engine.framework.effects import Evict
 from engine.framework.events import Action, Resource, never
 from engine.framework.interface import PluginArgs, Points, WhatIf
 from engine.framework.opinion import LEFT_OUT
-from engine.framework.snapshot import PodColumns, Snapshot
+from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
 from engine.framework.trials import Trial
 from engine.objects import Pod
@@ -66,10 +66,8 @@ class DefaultPreemptionArgs(PluginArgs, frozen=True):
         Raises:
             ValueError: out of range.
         """
-        percentage, absolute = (
-            self.min_candidate_nodes_percentage,
-            self.min_candidate_nodes_absolute,
-        )
+        percentage = self.min_candidate_nodes_percentage
+        absolute = self.min_candidate_nodes_absolute
         if not 0 <= percentage <= 100:  # noqa: PLR2004 - per cent
             raise ValueError("minCandidateNodesPercentage: not in valid range [0, 100]")
         if absolute < 0:
@@ -86,7 +84,8 @@ class DefaultPreemption:
 
     def __init__(self, args: DefaultPreemptionArgs | None = None) -> None:
         self.args = args or DefaultPreemptionArgs()
-        self._ranking = Ranking(_importance)
+        # Of higher priority, then longer there; one that has not started is the youngest.
+        self._ranking = Ranking(lambda pods: (-pods.priority, starts(pods)))
         self._kinds = Kinds()
         self._budgets = Budgets()
 
@@ -252,11 +251,6 @@ def hopeless_words(nodes: int, asked: int, reasons: Mapping[str, int]) -> str:
 
 
 # ---- columns and budgets -------------------------------------------------------------------------
-
-
-def _importance(pods: PodColumns) -> Sequence[NDArray[Any]]:
-    """Of higher priority, then longer there; one that has not started is the youngest."""
-    return -pods.priority, starts(pods)
 
 
 class Budgets:

@@ -64,11 +64,11 @@ class Part:
     def sync(self, snapshot: Snapshot) -> int:
         """Catches up; the version of the domains, or `_GONE` if a tally is no longer kept."""
         if self.by_row is not None:
-            self.domains.sync(snapshot)
+            self.domains.sync(snapshot.nodes)
             return self.domains.version if self.by_row.live else _GONE
         live = True
         for _, table in self._tables:
-            table.sync(snapshot)
+            table.sync(snapshot.nodes)
             live &= table.live
         return self.domains.version if live else _GONE
 

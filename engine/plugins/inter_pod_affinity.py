@@ -277,7 +277,7 @@ def _moved(moves: _Moves, keys: Iterable[str], snapshot: Snapshot, row: int, sig
     after = {key: dict(counts) for key, counts in moves.items()}
     for key in keys:
         table = no_pods(snapshot, key)
-        table.sync(snapshot)
+        table.sync(snapshot.nodes)
         domain = int(table.domains.domain[row])
         if domain >= 0:
             counts = after.setdefault(key, {})

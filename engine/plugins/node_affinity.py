@@ -163,10 +163,10 @@ class NodeAffinityPlugin:
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """Rejects nodes that the profile's or the pod's terms leave out."""
         parsed = _of(pod)
-        own = matching(parsed.required, snapshot, rows)
+        own = matching(parsed.required, snapshot.nodes, rows)
         if not self._added.required:
             return Verdicts.uniform(own, NO_MATCH)
-        added = matching(self._added.required, snapshot, rows)
+        added = matching(self._added.required, snapshot.nodes, rows)
         return Verdicts.by_first(((NO_ADDED_MATCH, ~added), (NO_MATCH, ~own)))
 
     def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
@@ -183,7 +183,7 @@ class NodeAffinityPlugin:
     def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
         """Sum of the weights of all preferred terms that match."""
         own, added = _of(pod).preferences, self._added.preferences
-        return scores((*(own or ()), *(added or ())), snapshot, rows)
+        return scores((*(own or ()), *(added or ())), snapshot.nodes, rows)
 
     def _begins_to_match(self, pod: PodInfo, before: Node | None, after: Node) -> bool:
         if not self._added.matches(after):

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from engine.framework.interface import Scores
-from engine.framework.snapshot import BoolColumn, CodeColumn, Rows, Snapshot, label_column
+from engine.framework.snapshot import BoolColumn, CodeColumn, NodeColumns, Rows, label_column
 from engine.memo import Memo
 from engine.objects import (
     Affinity,
@@ -51,11 +51,11 @@ class _Field:
     value: str
     negated: bool
 
-    def mask(self, snapshot: Snapshot, rows: Rows) -> BoolColumn:
-        names = snapshot.nodes.name_codes()[rows]
+    def mask(self, nodes: NodeColumns, rows: Rows) -> BoolColumn:
+        names = nodes.name_codes()[rows]
         if self.key != NODE_NAME_FIELD:
             return np.full(len(names), (self.value == "") != self.negated)
-        equal: BoolColumn = names == snapshot.dictionary.find(self.value)
+        equal: BoolColumn = names == nodes.dictionary.find(self.value)
         return ~equal if self.negated else equal
 
     def matches(self, node: Node) -> bool:
@@ -86,13 +86,13 @@ class Term:
         """The requirement, if it is one on a label."""
         return self.labels[0] if self.labels and self.count == 1 else None
 
-    def mask(self, snapshot: Snapshot, rows: Rows) -> BoolColumn:
+    def mask(self, nodes: NodeColumns, rows: Rows) -> BoolColumn:
         """Which rows match."""
-        mask = np.full(len(snapshot.nodes.present[rows]), self.count > 0 and not self.error)
+        mask = np.full(len(nodes.present[rows]), self.count > 0 and not self.error)
         for label in self.labels:
-            mask &= _meets(label, snapshot, rows)
+            mask &= _meets(label, nodes, rows)
         for field in self.fields:
-            mask &= field.mask(snapshot, rows)
+            mask &= field.mask(nodes, rows)
         return mask
 
     def matches(self, node: Node) -> bool:
@@ -105,17 +105,17 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Selector:
+class NodeTerms:
     """Terms of which one must match; without any, nothing matches. `error`: nothing either."""
 
     terms: tuple[Term, ...]
     error: str = ""
 
-    def mask(self, snapshot: Snapshot, rows: Rows) -> BoolColumn:
+    def mask(self, nodes: NodeColumns, rows: Rows) -> BoolColumn:
         """Which rows match."""
-        mask = np.zeros(len(snapshot.nodes.present[rows]), dtype=np.bool_)
+        mask = np.zeros(len(nodes.present[rows]), dtype=np.bool_)
         for term in self.terms:
-            mask |= term.mask(snapshot, rows)
+            mask |= term.mask(nodes, rows)
         return mask
 
     def matches(self, node: Node) -> bool:
@@ -140,35 +140,35 @@ Preferences = tuple[tuple[int, Term], ...]
 """Terms with weights, of which all that match add up."""
 
 
-def scores(preferences: Preferences, snapshot: Snapshot, rows: Rows) -> Scores:
+def scores(preferences: Preferences, nodes: NodeColumns, rows: Rows) -> Scores:
     """Sum of the weights of the matching terms, a row."""
-    total = np.zeros(len(snapshot.nodes.present[rows]))
+    total = np.zeros(len(nodes.present[rows]))
     for weight, term in preferences:
-        total += term.mask(snapshot, rows) * float(weight)
+        total += term.mask(nodes, rows) * float(weight)
     return total
 
 
-def matching(selectors: Sequence[Selector], snapshot: Snapshot, rows: Rows) -> BoolColumn:
+def matching(selectors: Sequence[NodeTerms], nodes: NodeColumns, rows: Rows) -> BoolColumn:
     """Which rows match all of these."""
-    mask = np.ones(len(snapshot.nodes.present[rows]), dtype=np.bool_)
+    mask = np.ones(len(nodes.present[rows]), dtype=np.bool_)
     for selector in selectors:
-        mask &= selector.mask(snapshot, rows)
+        mask &= selector.mask(nodes, rows)
     return mask
 
 
 def parse_required(
     labels: Iterable[tuple[str, str]], required: NodeSelector | None
-) -> tuple[Selector, ...]:
+) -> tuple[NodeTerms, ...]:
     """What a node has to match, all of it, for `spec.nodeSelector` and required node affinity.
 
     The labels are not validated.
     """
     equal = tuple([Requirement(key, "In", (value,)) for key, value in sorted(labels)])
-    own = (Selector((Term(equal),)),) if equal else ()
-    return own if required is None else (*own, parse_selector(required))
+    own = (NodeTerms((Term(equal),)),) if equal else ()
+    return own if required is None else (*own, parse_terms(required))
 
 
-def parse_selector(selector: NodeSelector) -> Selector:
+def parse_terms(selector: NodeSelector) -> NodeTerms:
     """A required selector; a term that cannot be parsed carries its error, the first is kept.
 
     With more than MOST_REQUIREMENTS it matches nothing.
@@ -179,8 +179,8 @@ def parse_selector(selector: NodeSelector) -> Selector:
         if term.match_expressions or term.match_fields
     )
     if sum(term.count for term in terms) > MOST_REQUIREMENTS:
-        return Selector((), TOO_MANY)
-    return Selector(terms)
+        return NodeTerms((), TOO_MANY)
+    return NodeTerms(terms)
 
 
 def parse_preferences(terms: Sequence[PreferredSchedulingTerm]) -> Preferences:
@@ -257,23 +257,23 @@ def _parse_field(expression: SelectorRequirement) -> _Field:
 # ---- one requirement on a label ----------------------------------------------------------------
 
 
-def _meets(label: Requirement, snapshot: Snapshot, rows: Rows) -> BoolColumn:
+def _meets(label: Requirement, nodes: NodeColumns, rows: Rows) -> BoolColumn:
     if label.operator in ("Gt", "Lt"):
-        return _compares(label, snapshot, rows)
-    codes = snapshot.nodes.text(*label_column(label.key))[rows]
+        return _compares(label, nodes, rows)
+    codes = nodes.text(*label_column(label.key))[rows]
     match label.operator:
         case "In":
-            return _any_of(codes, label.values, snapshot)
+            return _any_of(codes, label.values, nodes)
         case "NotIn":
-            return ~_any_of(codes, label.values, snapshot)
+            return ~_any_of(codes, label.values, nodes)
         case "Exists":
             return codes >= 0
         case _:
             return codes < 0
 
 
-def _any_of(codes: CodeColumn, values: Sequence[str], snapshot: Snapshot) -> BoolColumn:
-    found = [snapshot.dictionary.find(value) for value in values]
+def _any_of(codes: CodeColumn, values: Sequence[str], nodes: NodeColumns) -> BoolColumn:
+    found = [nodes.dictionary.find(value) for value in values]
     wanted = [code for code in found if code >= 0]
     if len(wanted) > _FEW:
         return np.isin(codes, np.array(wanted, dtype=codes.dtype))
@@ -283,10 +283,10 @@ def _any_of(codes: CodeColumn, values: Sequence[str], snapshot: Snapshot) -> Boo
     return mask
 
 
-def _compares(label: Requirement, snapshot: Snapshot, rows: Rows) -> BoolColumn:
+def _compares(label: Requirement, nodes: NodeColumns, rows: Rows) -> BoolColumn:
     # A float column holds 32 bits exactly, so a number takes two. NaN compares as False.
-    high = snapshot.nodes.number(*_number_column(label.key, _high))[rows]
-    low = snapshot.nodes.number(*_number_column(label.key, _low))[rows]
+    high = nodes.number(*_number_column(label.key, _high))[rows]
+    low = nodes.number(*_number_column(label.key, _low))[rows]
     bound = int(label.values[0])
     high_bound, low_bound = _high(bound), _low(bound)
     same = high == high_bound
@@ -328,16 +328,16 @@ def eligibility_key(pod: PodInfo) -> bytes:
     return msgspec.msgpack.encode((sorted((spec.node_selector or {}).items()), required))
 
 
-def eligible(key: bytes, snapshot: Snapshot) -> BoolColumn:
+def eligible(key: bytes, nodes: NodeColumns) -> BoolColumn:
     """(N,) nodes that match and are not cordoned."""
-    mask = snapshot.nodes.present & ~snapshot.nodes.unschedulable
-    return mask & matching(required(key), snapshot, slice(0, snapshot.nodes.size)) if key else mask
+    mask = nodes.present & ~nodes.unschedulable
+    return mask & matching(required(key), nodes, slice(0, nodes.size)) if key else mask
 
 
-_known: Final[Memo[bytes, tuple[Selector, ...]]] = Memo(_BYTES)
+_known: Final[Memo[bytes, tuple[NodeTerms, ...]]] = Memo(_BYTES)
 
 
-def required(key: bytes) -> tuple[Selector, ...]:
+def required(key: bytes) -> tuple[NodeTerms, ...]:
     """What a node has to match, all of it, cordoned or not."""
     if not key:
         return ()

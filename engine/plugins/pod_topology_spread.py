@@ -357,7 +357,7 @@ class PodTopologySpread:
         self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
     ) -> QueueingHint:
         seen = [one for one in (before, after) if isinstance(one, Pod)]
-        if not all(_counts_for(pod, one) for one in seen):
+        if not all(placed(one) and one.metadata.namespace == pod.namespace for one in seen):
             return QueueingHint.SKIP
         spread = self._of(pod, snapshot)
         if spread.hard_error or not seen:
@@ -383,11 +383,6 @@ class PodTopologySpread:
             return QueueingHint.QUEUE
         keys = sorted({c.topology_key for c in spread.hard})
         return queue_if(_place(before, keys) != _place(after, keys))
-
-
-def _counts_for(pod: PodInfo, other: Pod) -> bool:
-    """Whether another pod of the namespace is on a node, or nominated to one."""
-    return placed(other) and other.metadata.namespace == pod.namespace
 
 
 def _counted(spread: Spread, one: Seen) -> list[bool]:

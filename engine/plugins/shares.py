@@ -36,8 +36,8 @@ _ANY_ROOM: Final = -float(1 << 62)
 _FULL: Final = -np.inf
 
 
-class Part(Enum):
-    """The part that a score has in the joint; it is the state of its PreScore."""
+class Role(Enum):
+    """What a score is in the joint; it is the state of its PreScore."""
 
     LEAST = "how much of both stays free"
     EVEN = "how evenly both are used"
@@ -106,11 +106,8 @@ class Shares:
         for i, (name, counted) in enumerate(
             zip(_BOTH, (nodes.nonzero_cpu, nodes.nonzero_memory), strict=True)
         ):
-            there, held, used = (
-                nodes.allocatable(name)[rows],
-                nodes.requested(name)[rows],
-                counted[rows],
-            )
+            there, held = nodes.allocatable(name)[rows], nodes.requested(name)[rows]
+            used = counted[rows]
             wrong = (there <= 0) | (there >= EXACT)
             for amount in (held, used):
                 wrong |= (amount < 0) | (amount >= EXACT)
@@ -151,7 +148,7 @@ class Shares:
             self._odd.discard(row)
 
 
-class Together:
+class FitJoint:
     """The answers of both plugins for one class of pods; see `framework.interface.Joint`."""
 
     def __init__(
@@ -166,9 +163,9 @@ class Together:
         self._least = self._even = 0.0
         self.scorers: list[str] = []
         for name, (weight, state) in scorers.items():
-            if state is Part.LEAST:
+            if state is Role.LEAST:
                 self._least = weight
-            elif state is Part.EVEN:
+            elif state is Role.EVEN:
                 self._even = weight
             else:
                 continue
@@ -181,10 +178,8 @@ class Together:
         )
         amounts = (*self._needs, *self._adds, *self._counts)
         self.exact = min(amounts) >= 0 and max(amounts) < EXACT
-        needs, counts = (
-            [need or _ANY_ROOM for need in self._needs],
-            [n * _TWICE for n in self._counts],
-        )
+        needs = [need or _ANY_ROOM for need in self._needs]
+        counts = [n * _TWICE for n in self._counts]
         # Each stands upright, beside the lines.
         self._upright = np.array([*needs, *self._adds, *counts], np.float64).reshape(3, 2, 1)
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.framework.snapshot import BoolColumn, Rows, Snapshot, label_column
+from engine.framework.snapshot import BoolColumn, NodeColumns, Rows, Snapshot, label_column
 from engine.objects import OwnerReference, Toleration, TopologySpreadConstraint
 from engine.plugins.node_selector import MOST_REQUIREMENTS, eligibility_key, matching, required
 from engine.plugins.taint_toleration import all_tolerated
@@ -52,10 +52,9 @@ class Eligible(NamedTuple):
     affinity: bytes
     tolerance: Tolerance | None
 
-    def mask(self, snapshot: Snapshot, rows: Rows) -> BoolColumn:
+    def mask(self, nodes: NodeColumns, rows: Rows) -> BoolColumn:
         """Nodes with all labels that match the pod's affinity and whose taints it tolerates."""
-        nodes = snapshot.nodes
-        mask = matching(required(self.affinity), snapshot, rows)
+        mask = matching(required(self.affinity), nodes, rows)
         for key in self.keys:
             mask &= nodes.text(*label_column(key))[rows] >= 0
         if self.tolerance is not None:

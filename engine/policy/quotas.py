@@ -101,7 +101,7 @@ class Quota:
     def gives(self, came: Seen, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Whether a pod that waits may take back what who came borrows, or replace it."""
         use = self.use(pod, snapshot)
-        row = snapshot.pod_row(came.metadata.uid) if isinstance(came, Pod) else -1
+        row = snapshot.pods.row(came.metadata.uid) if isinstance(came, Pod) else -1
         if use.key is None or row < 0:
             return False
         one, beyond = snapshot.pods.pod(row), bool(over_minimum_with_pod(use))
@@ -200,7 +200,7 @@ def _spent(going: Amounts, promised: Sequence[Amounts]) -> Amounts:
 def evicted(snapshot: Snapshot) -> NDArray[np.bool_]:
     """(P,) the pods that were evicted, or are being."""
     found = snapshot.pods.flag("evicted", lambda one: is_evicted(one.pod)).copy()
-    rows = [snapshot.pod_row(uid) for uid in snapshot.nominations.leaving]
+    rows = [snapshot.pods.row(uid) for uid in snapshot.nominations.leaving]
     found[[row for row in rows if row >= 0]] = True
     return found
 

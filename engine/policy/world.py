@@ -252,7 +252,7 @@ class SnapshotWorld:
 
     def node_column(self, field: str, asked: Part) -> FloatColumn | BoolColumn:
         if field == "node.eligible" and isinstance(asked, bytes):
-            return eligible(asked, self.snapshot)
+            return eligible(asked, self.snapshot.nodes)
         if field == "node.missing_image_bytes" and isinstance(asked, tuple):
             return missing_bytes(self.snapshot, [str(one) for one in asked])
         raise UnreadFieldError(field)

@@ -357,7 +357,9 @@ async def _preemption(scene: Scene) -> Preempted:
     await lab.until(lambda: not any(evicting(one.uid) for one in pods))
     told = [one.rescue.message for one in lab.decisions if one.rescue is not None]
     victims = tuple(one.pod.name for one in lab.written.evicted)
-    return Preempted(victims, lab.cache.nominated_node(scene.pod.uid) or None, "".join(told[-1:]))
+    return Preempted(
+        victims, lab.cache.nominations.node_of(scene.pod.uid) or None, "".join(told[-1:])
+    )
 
 
 def _raise(_pod: PodInfo, fault: Exception) -> None:

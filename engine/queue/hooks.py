@@ -21,14 +21,6 @@ OnFault = Callable[[PodInfo, Exception], None]
 Hints = Mapping[str, Sequence[ClusterEventWithHint]]
 
 
-def _alone(_pod: PodInfo) -> Hashable:
-    return None
-
-
-def _never(_pod: PodInfo, _plugins: frozenset[str]) -> float:
-    return math.inf
-
-
 @dataclass(frozen=True, slots=True)
 class QueueHooks:
     """Functions of the profiles in force.
@@ -51,10 +43,10 @@ class QueueHooks:
     sort_key: Callable[[PodInfo, float], SortKey]
     pre_enqueue: Callable[[PodInfo], Status]
     hints: Hints
-    turns_at: Callable[[PodInfo, frozenset[str]], float] = _never
+    turns_at: Callable[[PodInfo, frozenset[str]], float] = lambda *_: math.inf
     gates_move: bool = False
     order: object = None
-    class_key: Callable[[PodInfo], Hashable] = _alone
+    class_key: Callable[[PodInfo], Hashable] = lambda _: None
     kin: Callable[[PodInfo], Collection[Hashable]] | None = None
 
     @property

@@ -42,7 +42,7 @@ class Happening(NamedTuple):
         return self.only is None or self.only(pod)
 
 
-class InFlight:
+class InFlightPods:
     """The pods in flight, in the order in which they were popped, and the log of events."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import islice, takewhile
 from typing import Final
 
@@ -69,60 +69,6 @@ class Group:
         return [one.pod for one in islice(self.parked, MOST_TOLD) if one is not rejected]
 
 
-class Groups:
-    """All groups that have parked pods."""
-
-    def __init__(self, next_ticket: Callable[[], int]) -> None:
-        self._next_ticket = next_ticket
-        self._groups: dict[Hashable, Group] = {}
-        self._rejected_by: dict[str, dict[Group, None]] = {}
-
-    def __iter__(self) -> Iterator[Group]:
-        return iter(list(self._groups.values()))
-
-    def park(self, queued: QueuedPod, key: Hashable, place: SortKey) -> Group:
-        """Adds a rejected pod; its rejecting plugins are those of the group from now on."""
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = Group(key, self._next_ticket)
-        if group.plugins != queued.unschedulable_plugins:
-            self._unlist(group)
-            group.plugins = queued.unschedulable_plugins
-            for plugin in group.plugins:
-                self._rejected_by.setdefault(plugin, {})[group] = None
-        group.pending = queued.pending_plugins
-        group.parked.push(place, queued)
-        return group
-
-    def take(self, queued: QueuedPod, group: Group) -> None:
-        """Takes a pod out of its group, and forgets a group without parked pods."""
-        group.parked.remove(queued)
-        if not len(group.parked):
-            self._unlist(group)
-            del self._groups[group.key]
-
-    def rejected_by(self, plugins: Iterable[str]) -> list[Group]:
-        """The groups that any of the plugins rejected, each once."""
-        found: dict[Group, None] = {}
-        for plugin in plugins:
-            found.update(self._rejected_by.get(plugin, {}))
-        return list(found)
-
-    def plugins(self) -> dict[str, int]:
-        """How many parked pods each plugin rejects."""
-        return {
-            plugin: sum(len(group.parked) for group in groups)
-            for plugin, groups in self._rejected_by.items()
-        }
-
-    def _unlist(self, group: Group) -> None:
-        for plugin in group.plugins:
-            groups = self._rejected_by[plugin]
-            del groups[group]
-            if not groups:
-                del self._rejected_by[plugin]
-
-
 class Parked:
     """An index; `SchedulingQueue` moves the pods, after `most_seconds` without any event."""
 
@@ -133,15 +79,17 @@ class Parked:
         self.rejected: OrderedDict[QueuedPod, Group] = OrderedDict()
         self.gated: Pods = OrderedDict()
         self._gated_by: dict[str, Pods] = {}
-        self.groups = Groups(next_ticket)
+        # All groups that have parked pods, by key and by the plugins that rejected them.
+        self._groups: dict[Hashable, Group] = {}
+        self._rejected_by: dict[str, dict[Group, None]] = {}
+        self._next_ticket = next_ticket
         # Pods that the clock alone may wake.
         self._turning = PodHeap(next_ticket)
 
     def reject(self, queued: QueuedPod, key: Hashable, place: SortKey, turns_at: float) -> Group:
         """Plugins rejected the pod; it is one of the group with this key."""
         self._park(queued, turns_at)
-        group = self.rejected[queued] = self.groups.park(queued, key, place)
-        return group
+        return self._join(queued, key, place)
 
     def part(self, queued: QueuedPod, place: SortKey) -> None:
         """A rejected pod may no longer be of its class: it is a group by itself from now on.
@@ -150,8 +98,8 @@ class Parked:
         """
         group = self.rejected[queued]
         queued.unschedulable_plugins, queued.pending_plugins = group.plugins, group.pending
-        self.groups.take(queued, group)
-        self.rejected[queued] = self.groups.park(queued, queued.pod.uid, place)
+        self._leave(queued, group)
+        self._join(queued, queued.pod.uid, place)
 
     def gate(self, queued: QueuedPod, turns_at: float) -> None:
         """`gating_plugin` holds the pod."""
@@ -171,7 +119,7 @@ class Parked:
             self._turning.remove(queued)
             queued.turns_at = math.inf
         if queued in self.rejected:
-            self.groups.take(queued, self.rejected.pop(queued))
+            self._leave(queued, self.rejected.pop(queued))
             return
         del self.gated[queued]
         pods = self._gated_by[queued.gating_plugin]
@@ -184,7 +132,41 @@ class Parked:
         queued.parked_at = self._clock.monotonic()
         self.rejected.move_to_end(queued)
 
+    def _join(self, queued: QueuedPod, key: Hashable, place: SortKey) -> Group:
+        """The pod joins a group; its rejecting plugins are those of the group from now on."""
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = Group(key, self._next_ticket)
+        if group.plugins != queued.unschedulable_plugins:
+            self._unlist(group)
+            group.plugins = queued.unschedulable_plugins
+            for plugin in group.plugins:
+                self._rejected_by.setdefault(plugin, {})[group] = None
+        group.pending = queued.pending_plugins
+        group.parked.push(place, queued)
+        self.rejected[queued] = group
+        return group
+
+    def _leave(self, queued: QueuedPod, group: Group) -> None:
+        """The pod leaves its group; a group without parked pods is forgotten."""
+        group.parked.remove(queued)
+        if not len(group.parked):
+            self._unlist(group)
+            del self._groups[group.key]
+
+    def _unlist(self, group: Group) -> None:
+        for plugin in group.plugins:
+            groups = self._rejected_by[plugin]
+            del groups[group]
+            if not groups:
+                del self._rejected_by[plugin]
+
     # ---- reading
+
+    @property
+    def groups(self) -> list[Group]:
+        """All groups."""
+        return list(self._groups.values())
 
     def all(self) -> list[Group | QueuedPod]:
         """All groups and gated pods."""
@@ -194,7 +176,10 @@ class Parked:
         """Groups that one of the plugins rejected, and pods that one holds."""
         if not (self.rejected or self._gated_by):
             return []
-        found: list[Group | QueuedPod] = [*self.groups.rejected_by(plugins)]
+        groups: dict[Group, None] = {}
+        for plugin in plugins:
+            groups.update(self._rejected_by.get(plugin, {}))
+        found: list[Group | QueuedPod] = [*groups]
         for plugin in plugins:
             found += self._gated_by.get(plugin, ())
         return found
@@ -230,6 +215,7 @@ class Parked:
 
     def by_plugin(self) -> Mapping[str, int]:
         """How many pods each plugin rejects or holds."""
-        counts = Counter(self.groups.plugins())
-        counts.update({plugin: len(pods) for plugin, pods in self._gated_by.items()})
+        each = self._rejected_by.items()
+        counts = Counter({name: sum(len(one.parked) for one in groups) for name, groups in each})
+        counts.update({name: len(pods) for name, pods in self._gated_by.items()})
         return counts

@@ -53,7 +53,7 @@ from engine.queue.backoff import NO_BACKOFF, Backoff, over_at
 from engine.queue.heap import PodHeap
 from engine.queue.hints import Only, Registrations, Verdict, Wake
 from engine.queue.hooks import GuardedHooks, QueueHooks
-from engine.queue.inflight import Happening, InFlight
+from engine.queue.inflight import Happening, InFlightPods
 from engine.queue.kin import Kin
 from engine.queue.parked import Group, Parked
 from engine.queue.queued import NO_PLUGINS, QueuedPod, SortKey, SubQueue
@@ -120,7 +120,7 @@ class SchedulingQueue:
         self._out: dict[QueuedPod, Group] = {}
         self._tried: QueuedPod | None = None
         self._asking: deque[_Asking] = deque()
-        self._in_flight = InFlight()
+        self._in_flight = InFlightPods()
         self.on_gated: Callable[[QueuedPod], None] | None = None
         """Told of a pod that a gate holds, unless it does so for the same reason as before."""
         self.on_change: Callable[[QueuedPod], None] | None = None
@@ -475,8 +475,7 @@ class SchedulingQueue:
         for queued in self._parked.turned():
             self._move(queued, Wake.AFTER_BACKOFF, _TURNED)
         for queued in self._parked.leftover(self._parked.rejected):
-            if not self._wake_all_of(queued):
-                self._move(queued, Wake.AFTER_BACKOFF, _TIMED_OUT)
+            self._wake_all_of(queued)
         for queued in self._parked.leftover(self._parked.gated):
             self._move(queued, Wake.AFTER_BACKOFF, _TIMED_OUT)
 
@@ -755,17 +754,13 @@ class SchedulingQueue:
             group.out = None
             self._send(group, group.first(), Wake.AFTER_BACKOFF, _CLASS_MOVES)
 
-    def _wake_all_of(self, queued: QueuedPod) -> bool:
+    def _wake_all_of(self, queued: QueuedPod) -> None:
         """A pod has been parked for too long: its group wakes, and the pod's time starts anew."""
-        if queued.where is not SubQueue.UNSCHEDULABLE:
-            return True
-        group = self._parked.rejected[queued]
-        if len(group.parked) == 1 and group.out is None:
-            return False
-        self._wake_group(group, Wake.AFTER_BACKOFF, _TIMED_OUT)
-        if queued.where is SubQueue.UNSCHEDULABLE:
+        group = self._parked.rejected.get(queued)
+        if group is not None:
+            self._wake_group(group, Wake.AFTER_BACKOFF, _TIMED_OUT)
+        if queued in self._parked.rejected:
             self._parked.stay(queued)
-        return True
 
     def _ask_about(self, happening: Happening, waiting: list[Group | QueuedPod]) -> int:
         """Lists the groups and pods to be asked, and asks them, if no others are first."""

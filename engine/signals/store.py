@@ -298,7 +298,7 @@ class SignalStore:
 
     def view(self, cache: Cache, now: float) -> SignalView:
         """The columns as of `now`, aligned with the rows of `cache.nodes`."""
-        epoch, basis = self._epoch, (cache.nodes, cache.layout, self._directory.version)
+        epoch, basis = self._epoch, (cache.nodes, cache.nodes.layout, self._directory.version)
         if epoch is None or epoch.basis != basis:
             self._meet(cache.nodes)
             epoch = self._renew(cache, now)
@@ -313,7 +313,7 @@ class SignalStore:
         self._epoch = _Epoch(
             dictionary=cache.dictionary,
             nodes=cache.nodes,
-            basis=(cache.nodes, cache.layout, self._directory.version),
+            basis=(cache.nodes, cache.nodes.layout, self._directory.version),
             metrics={key: (one, self._entries[one.question]) for key, one in self._specs.items()},
             version=self._version,
             changes=self._changes,

@@ -377,12 +377,12 @@ def test_a_namespace_wakes_others_where_it_is_read_of_pods_on_nodes(world: World
     world.pods.on_add(pod("there", on="n1"))
     assert not wakes(lambda: namespaces.on_add(tenant("a")))
     world.cache.pods.namespace_text("tenant", of_namespace)
-    before = world.cache.generation
+    before = world.cache.log.generation
     assert wakes(lambda: namespaces.on_update(tenant("a"), tenant("b")))
-    assert world.cache.changes_since(before)[0].tolist() == [world.cache.nodes.row("n1")]
-    before = world.cache.generation
+    assert world.cache.log.since(before)[0].tolist() == [world.cache.nodes.row("n1")]
+    before = world.cache.log.generation
     assert not wakes(lambda: world.handlers.namespaces.on_update(tenant("x"), tenant("b")))
-    assert world.cache.generation == before
+    assert world.cache.log.generation == before
     assert wakes(lambda: namespaces.on_delete(tenant("b")))
     assert world.cache.pods.namespace_text("tenant", of_namespace).tolist() == [-1]
 
@@ -400,7 +400,7 @@ def test_a_waiting_pod_that_cannot_be_read_is_refused_once(world: World) -> None
     assert world.telemetry[Count.OBJECTS_UNREADABLE] == 1
     world.pods.on_update(bad, pod(nominated="n1", version="3"))
     assert world.where("p") is SubQueue.ACTIVE
-    assert world.cache.nominated_node("p") == "n1"
+    assert world.cache.nominations.node_of("p") == "n1"
 
 
 def test_a_bound_pod_that_cannot_be_read_still_counts(world: World) -> None:

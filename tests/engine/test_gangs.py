@@ -1225,7 +1225,7 @@ async def test_a_member_that_is_left_over_claims_no_node_where_it_cannot_be():
         made.clock.advance(3.0)
     [left] = [name for name in ("a", "b", "c") if made.assigned(name) is None]
     assert left in ("a", "b")
-    assert made.cache.nominated_node(f"uid-default-{left}") == ""
+    assert made.cache.nominations.node_of(f"uid-default-{left}") == ""
 
 
 @in_a_loop

@@ -11,7 +11,7 @@ import pytest
 from engine.framework import groupedchoice
 from engine.framework.groupedchoice import GroupedChoice
 from engine.framework.interface import Moved
-from engine.framework.podclass import NOWHERE, UNIT, KeyColumn
+from engine.framework.keycolumn import NOWHERE, UNIT, KeyColumn
 from engine.framework.snapshot import Snapshot
 from tests.builders import Cache
 from tests.effort import examples

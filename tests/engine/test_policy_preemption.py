@@ -89,7 +89,7 @@ async def test_the_first_line_that_applies_decides_and_without_one_the_profile_d
 
 def edited(made, **parts):
     """A pod on a node is changed: `metadata`, `status`."""
-    old = made.cache.pods.pod(made.cache.pod_row("uid-default-a")).pod
+    old = made.cache.pods.pod(made.cache.pods.row("uid-default-a")).pod
     new = {name: replaced(getattr(old, name), **how) for name, how in parts.items()}
     made.handlers.pods.on_update(old, replaced(old, **new))
 
@@ -227,13 +227,13 @@ async def test_a_victim_that_does_not_go_is_waited_for_and_not_evicted_again():
     high = made.comes("high", cpu="2", priority=10)
     await settle(made)
     assert len(made.edge.evictions) == 2
-    promised = made.cache.nominated_node("uid-default-high")
+    promised = made.cache.nominations.node_of("uid-default-high")
     for _ in range(3):
         made.clock.advance(400.0)
         await settle(made)
     assert len(made.edge.evictions) == 2
     assert last_words(made).endswith("terminating pod on the nominated node.")
-    assert made.cache.nominated_node(high.metadata.uid) == promised
+    assert made.cache.nominations.node_of(high.metadata.uid) == promised
 
 
 @in_a_loop
@@ -357,7 +357,7 @@ def hunt(nodes, sizes, most, **options):
 def searched(snapshot, framework, **options):
     pod = make_pod("high", priority=10)
     ranks = (lambda _, results: results["victims.count"], lambda rows, _: rows)
-    rows, trial = np.arange(snapshot.nodes.size), framework.what_if(pod, snapshot)
+    rows, trial = np.arange(snapshot.nodes.size), framework.trial(pod, snapshot, what_if=True)
     return search(Evictions(ranks=ranks, **options), snapshot, trial, rows=rows)
 
 

@@ -151,7 +151,9 @@ async def test_while_victims_are_going_nobody_else_is_evicted():
     assert len(world.edge.evictions) == 1
     assert world.edge.conditions[-1][2].endswith("a terminating pod on the nominated node.")
     assert world.where("high") is SubQueue.UNSCHEDULABLE
-    assert world.cache.nominated_node("uid-default-high") == world.decisions[0].rescue.nominated
+    assert (
+        world.cache.nominations.node_of("uid-default-high") == world.decisions[0].rescue.nominated
+    )
 
 
 @in_a_loop
@@ -222,7 +224,7 @@ async def test_a_pod_with_a_promise_is_tried_again_when_others_are_gone_from_its
         await settle(world)
         world.clock.advance(2.0)
     assert sorted(world.edge.evictions) == ["mine", "other"]
-    assert world.cache.nominated_node("uid-default-high") == "n1"
+    assert world.cache.nominations.node_of("uid-default-high") == "n1"
     world.handlers.pods.on_delete(other)
     for _ in range(8):
         await settle(world)
@@ -239,11 +241,11 @@ async def test_a_less_important_promise_is_taken_back():
     full(world, "a")
     world.comes("middle", cpu="2", priority=5)
     await settle(world)
-    assert world.cache.nominated_node("uid-default-middle") == "n1"
+    assert world.cache.nominations.node_of("uid-default-middle") == "n1"
     world.comes("high", cpu="2", priority=10)
     await settle(world)
-    assert world.cache.nominated_node("uid-default-high") == "n1"
-    assert world.cache.nominated_node("uid-default-middle") == ""
+    assert world.cache.nominations.node_of("uid-default-high") == "n1"
+    assert world.cache.nominations.node_of("uid-default-middle") == ""
     assert world.edge.nominations == [("middle", "n1"), ("middle", ""), ("high", "n1")]
     assert world.edge.evictions == ["a"], "it is going already"
 
@@ -285,7 +287,7 @@ async def test_what_the_server_repeats_late_undoes_no_promise(written):
         old, told = middle, msgspec.structs.replace(middle.status, nominated_node_name=node)
         middle = msgspec.structs.replace(middle, status=told)
         world.handlers.pods.on_update(old, middle)
-        return world.cache.nominated_node("uid-default-middle")
+        return world.cache.nominations.node_of("uid-default-middle")
 
     if not written:
         world.clock.advance(61.0)
@@ -524,8 +526,7 @@ async def test_whatever_ends_a_wait_takes_back_what_was_reserved(ends):
     if ends == "timeout":
         world.clock.advance(6.0)
     if ends == "stopping":
-        for executor in world.scheduler._bindings._preparing.values():
-            executor.stop()
+        world.scheduler._bindings.stop()
     if ends not in ("deleted", "bound elsewhere"):
         world.scheduler.changes.changed("X")
     await settle(world)

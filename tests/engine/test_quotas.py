@@ -214,7 +214,7 @@ async def test_what_is_lent_is_taken_back_and_minimums_are_kept_by_two_at_once()
         await settle(made)
     assert len(made.edge.evictions) == 2
     for name in ("a0", "a1"):
-        made.handlers.pods.on_delete(made.cache.pods.pod(made.cache.pod_row(f"uid-a-{name}")).pod)
+        made.handlers.pods.on_delete(made.cache.pods.pod(made.cache.pods.row(f"uid-a-{name}")).pod)
         made.clock.advance(20.0)
         await settle(made)
     assert sum(made.placed(f"b{number}", "b") for number in range(6)) == 4
@@ -487,7 +487,7 @@ async def test_a_minimum_is_given_back_though_no_node_alone_has_enough_to_give()
     await settle(made)
     assert sorted(made.edge.evictions) == ["a0", "a1", "c0"], made.words("b0")
     for name, owner in (("a0", "a"), ("a1", "a"), ("c0", "c")):
-        row = made.cache.pod_row(f"uid-{owner}-{name}")
+        row = made.cache.pods.row(f"uid-{owner}-{name}")
         made.handlers.pods.on_delete(made.cache.pods.pod(row).pod)
         made.clock.advance(20.0)
         await settle(made)

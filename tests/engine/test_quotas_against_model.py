@@ -110,7 +110,7 @@ class Model(RuleBasedStateMachine):
 
     def pods(self):
         cache = self.world.cache
-        return [cache.pods.pod(cache.pod_row(uid)) for uid in cache.assigned()]
+        return [cache.pods.pod(cache.pods.row(uid)) for uid in cache.assigned()]
 
     def goes(self, pod):
         return pod.terminating or pod.uid in self.world.cache.nominations.leaving

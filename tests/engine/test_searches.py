@@ -201,7 +201,7 @@ async def test_what_was_found_holds_when_it_ends(change, slices):
     expected = change(made)
     await settle(made)
     assert sorted(made.edge.evictions) == sorted(expected)
-    at = made.cache.nominated_node("uid-default-high") or made.assigned("high")[0]
+    at = made.cache.nominations.node_of("uid-default-high") or made.assigned("high")[0]
     assert at == (f"n{MANY - 1}" if change in (goes, room) else "n0")
 
 
@@ -531,7 +531,7 @@ def test_slices_find_what_one_piece_finds_and_what_holds_when_the_cluster_moves_
         row, uids = snapshot.nodes.row(sliced.rescue.nominated), _told(sliced.rescue)[1]
         gone = [one for one in range(snapshot.pods.size) if snapshot.pods.node[one] >= 0]
         gone = [one for one in gone if snapshot.pods.pod(one).name in uids]
-        trial = framework.what_if(new, snapshot)
+        trial = framework.trial(new, snapshot, what_if=True)
         assert without(trial, row, snapshot.pods, np.array(gone, np.intp)).fits()
         if at_once.rescue.choices is not None:
             there, _ = at_once.rescue.choices.victims()[sliced.rescue.nominated]

@@ -361,10 +361,10 @@ def test_pods_that_finished_are_on_their_node_for_an_hour():
     cache.set_finished(finished("late"), 3000.0)
     pods = cache.other_pods.pods("finished")
     assert pods.node.tolist() == [0, 0]
-    generation = cache.generation
+    generation = cache.log.generation
     cache.expire(3701.0)
     assert [cache.other_pods.pods("finished").pod(0).name] == ["late"]
-    assert cache.changes_since(generation)[0].tolist() == [0]
+    assert cache.log.since(generation)[0].tolist() == [0]
     cache.remove_node("n1")
     assert cache.other_pods.pods("finished").node.tolist() == [-1]
     cache.attend(frozenset())

@@ -86,7 +86,7 @@ def find_class(snapshot: Snapshot, name: str) -> StorageClass | None:
 
 
 def not_found(kind: str, name: str) -> str:
-    """What the API server says of an object that is not there; `kind` in the plural."""
+    """What the API server says of an object that is not there; `kind` in lower case."""
     return f'{kind} "{name}" not found'
 
 

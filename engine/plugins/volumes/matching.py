@@ -27,7 +27,7 @@ from engine.objects.storage import (
     PersistentVolumeSpec,
     StorageClass,
 )
-from engine.plugins.node_selector import Selector
+from engine.plugins.node_selector import NodeTerms
 from engine.plugins.volumes import topology
 from engine.plugins.volumes.claims import (
     CLAIMS,
@@ -324,7 +324,7 @@ class _Search:
         self._found.provisions.append(Choice(claim, needed & self._active, made_of, sizes))
 
 
-def _selector(volume: PersistentVolume) -> Selector | None:
+def _selector(volume: PersistentVolume) -> NodeTerms | None:
     affinity = volume.spec.node_affinity
     return topology.of_volume(None if affinity is None else affinity.required)
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.snapshot import BoolColumn, Cause, CodeColumn, Dictionary, Snapshot
-from engine.plugins.node_selector import Selector
+from engine.plugins.node_selector import NodeTerms
 from engine.plugins.volumes.topology import Reach
 
 NONE: Final = -1
@@ -41,7 +41,7 @@ class Described(NamedTuple):
     """
 
     order: int
-    reach: Selector | None
+    reach: NodeTerms | None
     traits: Hashable
     amount: int
 
@@ -69,7 +69,7 @@ class Pool(Generic[T]):
         self._trait_of = np.array([self._trait(one.traits) for one in each], dtype=np.intp)
         self.stamp = 0
         named: dict[str, list[tuple[int, int]]] = {}
-        alike: dict[Selector | None, list[int]] = {}
+        alike: dict[NodeTerms | None, list[int]] = {}
         for number, one in enumerate(each):
             only = None if one.reach is None else one.reach.only_value
             if only is None:
@@ -271,7 +271,7 @@ class Pools(Generic[T]):
                     pool.stamp = self._stamp if beyond else pool.stamp
 
 
-def _goes_beyond(reach: Selector | None, generation: int, snapshot: Snapshot) -> bool:
+def _goes_beyond(reach: NodeTerms | None, generation: int, snapshot: Snapshot) -> bool:
     """Whether it reaches rows whose pods and labels did not change since."""
     changes = None if snapshot.generation < 0 else snapshot.changes_since(generation)
     if changes is None:

@@ -16,11 +16,11 @@ import numpy as np
 from engine.framework.snapshot import BoolColumn, CodeColumn, Rows, Snapshot, label_column
 from engine.objects import LabelSelector, NodeSelector, NodeSelectorTerm, SelectorRequirement
 from engine.objects.storage import TopologyTerm
-from engine.plugins.node_selector import MOST_REQUIREMENTS, Selector, Term, parse_selector
+from engine.plugins.node_selector import MOST_REQUIREMENTS, NodeTerms, Term, parse_terms
 from engine.pods.selectors import what_it_selects
 
 
-def of_volume(required: NodeSelector | None) -> Selector | None:
+def of_volume(required: NodeSelector | None) -> NodeTerms | None:
     """The nodes that can reach a persistent volume of this affinity."""
     if required is None:
         return None
@@ -28,7 +28,7 @@ def of_volume(required: NodeSelector | None) -> Selector | None:
     for term in required.node_selector_terms or ():
         if term.match_fields:
             fields = NodeSelectorTerm(match_fields=term.match_fields)
-            if parse_selector(NodeSelector([fields])).flaw:
+            if parse_terms(NodeSelector([fields])).flaw:
                 continue
             if not term.match_expressions:
                 return None
@@ -36,7 +36,7 @@ def of_volume(required: NodeSelector | None) -> Selector | None:
     return _selector(terms)
 
 
-def of_class(allowed: Sequence[TopologyTerm]) -> Selector | None:
+def of_class(allowed: Sequence[TopologyTerm]) -> NodeTerms | None:
     """The nodes for which a class may make volumes."""
     if not allowed:
         return None
@@ -49,16 +49,16 @@ def of_class(allowed: Sequence[TopologyTerm]) -> Selector | None:
     )
 
 
-def of_labels(selector: LabelSelector | None) -> Selector | None:
+def of_labels(selector: LabelSelector | None) -> NodeTerms | None:
     """The nodes (or volumes) that a label selector selects; without one, none."""
     found = what_it_selects(selector).requirements
     if found is None or len(found) > MOST_REQUIREMENTS:
-        return Selector(())
-    return Selector((Term(found),)) if found else None
+        return NodeTerms(())
+    return NodeTerms((Term(found),)) if found else None
 
 
-def _selector(terms: Iterable[list[SelectorRequirement] | None]) -> Selector:
-    return parse_selector(NodeSelector([NodeSelectorTerm(one) for one in terms]))
+def _selector(terms: Iterable[list[SelectorRequirement] | None]) -> NodeTerms:
+    return parse_terms(NodeSelector([NodeSelectorTerm(one) for one in terms]))
 
 
 class Reach:
@@ -69,11 +69,11 @@ class Reach:
         self.snapshot = snapshot
         self.rows = rows
 
-    def mask(self, selector: Selector | None) -> BoolColumn:
+    def mask(self, selector: NodeTerms | None) -> BoolColumn:
         """(n,) the rows that it reaches; None reaches all."""
         if selector is None:
             return np.ones(self.size, dtype=np.bool_)
-        return selector.mask(self.snapshot, self.rows)
+        return selector.mask(self.snapshot.nodes, self.rows)
 
     def codes(self, label: str) -> CodeColumn:
         """(n,) the values of a label, as codes."""

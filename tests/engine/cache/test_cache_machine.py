@@ -102,7 +102,7 @@ class CacheMachine(RuleBasedStateMachine):
             "unschedulable": (nodes.unschedulable, Cause.TAINTS),
         }
         now = {name: column.copy() for name, (column, _) in columns.items()}
-        found = self.cache.changes_since(self.seen)
+        found = self.cache.log.since(self.seen)
         if self.copies and found is not None:
             why = np.zeros(nodes.size, int)
             why[found[0]] = found[1]
@@ -110,7 +110,7 @@ class CacheMachine(RuleBasedStateMachine):
                 before = self.copies[name]
                 there = np.flatnonzero(column[: len(before)] != before)
                 assert (why[there] & columns[name][1]).all(), name
-        self.copies, self.seen = now, self.cache.generation
+        self.copies, self.seen = now, self.cache.log.generation
 
 
 TestCache = CacheMachine.TestCase
@@ -146,11 +146,11 @@ def test_the_log_gives_up_when_it_does_not_reach_back():
     cache = Cache()
     for i in range(200):
         cache.add_node(make_node(f"n{i}"))
-    start = cache.generation
+    start = cache.log.generation
     for i in range(101):
         cache.add_node(make_node("n0", unschedulable=i % 2 == 0))
-    assert cache.changes_since(start) is None
-    assert cache.changes_since(cache.generation - 2)[0].tolist() == [0]
+    assert cache.log.since(start) is None
+    assert cache.log.since(cache.log.generation - 2)[0].tolist() == [0]
 
 
 def test_sums_that_overflow_wrap_and_come_back():

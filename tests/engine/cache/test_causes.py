@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from engine.cache.cache import LOG_ROWS
+from engine.cache.changes import LOG_ROWS
 from engine.framework.snapshot import Cause
 from engine.objects import Condition, ContainerImage, Node
 from engine.pods.podinfo import make_pod_info
@@ -16,7 +16,7 @@ replace = msgspec.structs.replace
 
 
 def told(cache: Cache, since: int) -> list[tuple[int, Cause]]:
-    rows, causes = cache.changes_since(since)
+    rows, causes = cache.log.since(since)
     return [(row, Cause(cause)) for row, cause in zip(rows.tolist(), causes.tolist(), strict=True)]
 
 
@@ -53,27 +53,27 @@ def of_meta(node: Node, **fields: object) -> Node:
     ],
 )
 def test_an_update_of_a_node_is_told_with_its_causes(cache, after, causes):
-    before = cache.generation
+    before = cache.log.generation
     cache.add_node(after)
     assert told(cache, before) == ([] if causes is None else [(1, causes)])
     assert cache.nodes.node(1) is after
 
 
 def test_causes_of_a_row_add_up(cache):
-    before = cache.generation
+    before = cache.log.generation
     cache.add_pod(make_pod("p", cpu="1"), "b")
     cache.add_node(make_node("a", cpu="9"))
     cache.add_node(make_node("b", unschedulable=True))
     assert told(cache, before) == [(0, Cause.ALLOCATABLE), (1, Cause.POD | Cause.TAINTS)]
     cache.remove_node("a")
     cache.remove_pod("uid-default-p")
-    assert told(cache, cache.generation - 2) == [(0, Cause.ANY), (1, Cause.POD)]
-    assert told(cache, cache.generation) == told(cache, cache.generation + 1) == []
+    assert told(cache, cache.log.generation - 2) == [(0, Cause.ANY), (1, Cause.POD)]
+    assert told(cache, cache.log.generation) == told(cache, cache.log.generation + 1) == []
 
 
 def test_a_change_of_a_pod_is_told_where_somebody_reads_it(cache):
     def update(**how):
-        before = cache.generation
+        before = cache.log.generation
         cache.add_pod(make_pod_info(pod_object("p", node="b", **how)), "b")
         return told(cache, before)
 
@@ -90,11 +90,11 @@ def test_a_change_of_a_pod_is_told_where_somebody_reads_it(cache):
 
 
 def test_the_log_is_read_across_its_end(cache):
-    while cache.generation % LOG_ROWS != LOG_ROWS - 2:
-        cache._changed(0, Cause.OTHER)
-    before = cache.generation
+    while cache.log.generation % LOG_ROWS != LOG_ROWS - 2:
+        cache.log.add(0, Cause.OTHER)
+    before = cache.log.generation
     for name, cpu in (("a", "1"), ("b", "1"), ("a", "2"), ("b", "2"), ("b", "3")):
         cache.add_node(make_node(name, cpu=cpu))
         cache.add_pod(make_pod(f"{name}{cpu}"), "a")
     assert told(cache, before) == [(0, Cause.ALLOCATABLE | Cause.POD), (1, Cause.ALLOCATABLE)]
-    assert cache.changes_since(0) is None
+    assert cache.log.since(0) is None

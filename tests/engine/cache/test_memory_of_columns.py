@@ -91,10 +91,10 @@ class Resources(RuleBasedStateMachine):
                 assert table.requested(name)[row] == sum(held)
         assert len(table._resources) <= 6
         layout, kept = self.kept
-        if layout == self.cache.layout:  # then columns that somebody kept are good still
+        if layout == self.cache.nodes.layout:  # then columns that somebody kept are good still
             for name in NAMES:
                 assert [c.tolist() for c in kept[name]] == [c.tolist() for c in read[name]], name
-        self.kept = self.cache.layout, read
+        self.kept = self.cache.nodes.layout, read
 
     @invariant()
     def nothing_is_kept_of_what_nobody_has(self):
@@ -155,14 +155,14 @@ def test_columns_of_odd_labels_go_when_they_are_too_many(monkeypatch, most_bytes
     for i in range(3):
         cache.add_node(make_node(f"n{i}", labels={"zone": f"z{i}"}))
     cache.nodes._derived = columns.Derived(most_bytes)
-    layout = cache.layout
+    layout = cache.nodes.layout
     for i in range(40):
         zone = cache.nodes.text(*label_column("zone"))
         assert [cache.dictionary.texts[code] for code in zone] == ["z0", "z1", "z2"]
         cache.nodes.text(*label_column(f"odd{i}"))
         assert len(list(cache.nodes._derived)) <= 11
     assert "text label:zone" in cache.nodes._derived._columns, "what is read often stays"
-    assert cache.layout > layout
+    assert cache.nodes.layout > layout
 
 
 def test_groupings_of_few_nodes_are_few(monkeypatch):
@@ -171,7 +171,7 @@ def test_groupings_of_few_nodes_are_few(monkeypatch):
     cache.add_node(make_node("n"))
     for i in range(40):
         tally = cache.topology.pod_set(None, EVERYTHING, terminating=True)
-        cache.topology.table(tally, f"odd{i}").sync(cache.snapshot(0.0))
+        cache.topology.table(tally, f"odd{i}").sync(cache.nodes)
     assert len(cache.topology._groupings) <= 20
 
 

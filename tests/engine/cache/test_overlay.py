@@ -67,7 +67,7 @@ def test_an_overlay_is_the_cluster_built_anew(data):
         where[pod] = node
         cache.add_pod(pod, node)
     before = seen(cache.snapshot(0.0))
-    snapshot, free, touched, generation = cache.snapshot(0.0), [], set(), cache.generation
+    snapshot, free, touched, generation = cache.snapshot(0.0), [], set(), cache.log.generation
     for step in range(data.draw(st.integers(1, 4))):
         node = data.draw(st.sampled_from(["a", "b", "c"]))
         here = [pod for pod, there in where.items() if there == node]
@@ -91,9 +91,9 @@ def test_an_overlay_is_the_cluster_built_anew(data):
         rows, causes = snapshot.changes_since(generation)
         assert rows.tolist() == sorted(touched)
         assert (causes & Cause.POD).all()
-        assert (snapshot.now, snapshot.layout) == (0.0, cache.layout)
+        assert (snapshot.now, snapshot.layout) == (0.0, cache.nodes.layout)
     assert seen(cache.snapshot(0.0)) == before
-    assert cache.generation == generation
+    assert cache.log.generation == generation
 
 
 def test_an_overlay_shares_what_does_not_differ():

@@ -67,9 +67,9 @@ class NotIn:
 
     rack: str
 
-    def mask(self, snapshot, rows):
-        racks = snapshot.nodes.text(*label_column("rack"))[rows]
-        return racks != snapshot.dictionary.code(self.rack)
+    def mask(self, nodes, rows):
+        racks = nodes.text(*label_column("rack"))[rows]
+        return racks != nodes.dictionary.code(self.rack)
 
 
 class TopologyMachine(RuleBasedStateMachine):
@@ -172,7 +172,7 @@ class TopologyMachine(RuleBasedStateMachine):
             table = topology.table(found, "zone", eligible, fold=fold)
             followed = self.synced.get(id(table)) == (table, topology.moves)
             told = dict(table.counts)
-            table.sync(snapshot)
+            table.sync(snapshot.nodes)
             assert not followed or told == table.counts
             self.synced[id(table)] = table, topology.moves
             value = {
@@ -281,7 +281,7 @@ def test_the_only_row_of_a_domain_is_not_looked_for():
     topology, row = snapshot.topology, snapshot.nodes.row
     for key in ("host", "zone"):
         domains = topology.table(topology.pod_set(None, EVERYTHING, terminating=True), key).domains
-        domains.sync(snapshot)
+        domains.sync(snapshot.nodes)
         found = [domains.rows_of(int(domains.group[row(name)]), row(name)) for name in NODES]
         looked[key] = [type(one) is list for one in found]
         assert [*map(set, found)] == [

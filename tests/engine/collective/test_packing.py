@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engine.collective import packing
-from engine.collective.packing import Alike, Budget, Search, at_once
+from engine.collective.packing import Alike, Search, SearchBudget, at_once
 
 MEMBERS, NODES, DOMAINS = 12, 8, 3
 
@@ -98,7 +98,7 @@ def check(kinds, left, found, nodes):
 def test_a_plan_is_found_wherever_there_is_one(seed):
     kinds, left, wanted, domains = a_cluster(seed)
     for nodes in (list(range(len(left))), *filter(None, domains)):
-        budget = Budget()
+        budget = SearchBudget()
         found = pack(within(kinds, nodes), left, wanted, budget)
         check(kinds, left, found, nodes)
         assert not budget.spent
@@ -127,18 +127,18 @@ def test_what_is_more_than_amounts_is_asked_about_and_left_as_it_was():
     small = Alike([0, 1], np.array([True, True]), np.array([1]), np.array([9, 1]))
     large = Alike([2], np.array([True, False]), np.array([3]), np.array([1, 1]))
     left = np.array([[3], [3]])
-    assert pack([small, large], left, 3, Budget()).rows == {0: 1, 1: 1, 2: 0}
+    assert pack([small, large], left, 3, SearchBudget()).rows == {0: 1, 1: 1, 2: 0}
     apart = Apart({0, 1})
-    assert not pack([small, large], left, 3, Budget(), apart).enough
+    assert not pack([small, large], left, 3, SearchBudget(), apart).enough
     assert not apart.there
-    assert len(pack([small], left, 2, Budget(), apart).rows) == 2
+    assert len(pack([small], left, 2, SearchBudget(), apart).rows) == 2
 
 
 def test_who_can_be_spared_is_left_out():
     kind = Alike([0, 1, 2], np.array([True, True]), np.array([2]), np.array([1, 2]))
     left = np.array([[3], [2]])
-    assert not pack([kind], left, 3, Budget()).enough
-    assert pack([kind], left, 2, Budget()).rows == {0: 1, 1: 0}
+    assert not pack([kind], left, 3, SearchBudget()).enough
+    assert pack([kind], left, 2, SearchBudget()).rows == {0: 1, 1: 0}
 
 
 def test_a_search_ends_with_its_budget():
@@ -147,7 +147,7 @@ def test_a_search_ends_with_its_budget():
         Alike([n], np.ones(11, np.bool_), np.array([340 + n]), np.zeros(11, int)) for n in range(24)
     ]
     left = np.arange(11)[:, None] + 990
-    budget = Budget(steps=300)
+    budget = SearchBudget(steps=300)
     found = pack(members, left, 24, budget)
     assert not found.enough
     assert budget.spent

@@ -23,7 +23,7 @@ from engine.plugins.node_selector import (
     MOST_REQUIREMENTS,
     eligibility_key,
     eligible,
-    parse_selector,
+    parse_terms,
 )
 from engine.plugins.spread_constraints import default_selector
 from engine.plugins.taint_toleration import TaintToleration
@@ -121,7 +121,7 @@ def test_a_pod_with_too_many_terms_is_told_so_and_costs_nothing(cache: Cache) ->
     assert status.reasons == ("more than 500 different requirements of node affinity",)
     (registered,) = plugin.events
     assert registered.hint(pod, None, make_node("new"), snapshot) is QueueingHint.SKIP
-    assert not eligible(eligibility_key(pod), snapshot).any()
+    assert not eligible(eligibility_key(pod), snapshot.nodes).any()
     weighted = [{"weight": 1, "preference": term} for term in terms(*many)]
     node = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": weighted}}
     status = plugin.pre_score(make_pod("q", spec={"affinity": node}), snapshot).status
@@ -160,13 +160,13 @@ def test_merged_terms_match_what_each_of_them_matches(cache: Cache) -> None:
     for first in range(len(each)):
         chosen = each[first:] + each[:1]
         alone = [
-            parse_selector(from_builtins(NodeSelector, {"nodeSelectorTerms": terms(one)}))
+            parse_terms(from_builtins(NodeSelector, {"nodeSelectorTerms": terms(one)}))
             for one in chosen
         ]
-        both = parse_selector(from_builtins(NodeSelector, {"nodeSelectorTerms": terms(*chosen)}))
-        for row, matches in enumerate(both.mask(snapshot, ROWS).tolist()):
+        both = parse_terms(from_builtins(NodeSelector, {"nodeSelectorTerms": terms(*chosen)}))
+        for row, matches in enumerate(both.mask(snapshot.nodes, ROWS).tolist()):
             node = snapshot.nodes.node(row)
-            assert matches == any(one.mask(snapshot, ROWS)[row] for one in alone)
+            assert matches == any(one.mask(snapshot.nodes, ROWS)[row] for one in alone)
             assert matches == both.matches(node)
 
 

@@ -6,7 +6,12 @@ import sys
 
 import pytest
 
-from engine.configuration.scheduler import EnabledPlugin, PluginsDocument, PluginSet, ProfileDocument
+from engine.configuration.scheduler import (
+    EnabledPlugin,
+    PluginsDocument,
+    PluginSet,
+    ProfileDocument,
+)
 from engine.configuration.settings import ConfigError
 from engine.cycle import conclude
 from engine.framework.interface import Points

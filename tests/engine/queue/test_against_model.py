@@ -370,7 +370,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert len(everywhere) == len(set(everywhere)) == len([*q.pending()])
         rejected = {
             plugin: {queued for group in groups for queued in group.parked}
-            for plugin, groups in q._parked.groups._rejected_by.items()
+            for plugin, groups in q._parked._rejected_by.items()
         }
         for parked, by in ((q._parked.rejected, rejected), (q._parked.gated, q._parked._gated_by)):
             assert set().union(*by.values()) == set(parked)

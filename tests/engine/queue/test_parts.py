@@ -10,7 +10,7 @@ from engine.framework.events import Action, ClusterEvent, Resource
 from engine.queue import inflight
 from engine.queue.backoff import NO_BACKOFF, Backoff
 from engine.queue.heap import PodHeap
-from engine.queue.inflight import Happening, InFlight
+from engine.queue.inflight import Happening, InFlightPods
 from engine.queue.queued import QueuedPod
 from tests.engine.queue.builders import waiting
 
@@ -51,7 +51,7 @@ def test_a_heap_forgets_removed_pods() -> None:
 
 
 def test_the_log_keeps_what_pods_in_flight_need() -> None:
-    flights = InFlight()
+    flights = InFlightPods()
     early, late = queued("early"), queued("late")
     flights.start(early)
     for _ in range(500):
@@ -67,7 +67,7 @@ def test_the_log_keeps_what_pods_in_flight_need() -> None:
 
 def test_a_pod_in_flight_for_too_long_counts_as_woken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inflight, "MOST_HAPPENINGS", 10)
-    flights = InFlight()
+    flights = InFlightPods()
     pod = queued("p")
     flights.start(pod)
     for _ in range(11):

@@ -89,7 +89,7 @@ class NodeVolumesMachine(RuleBasedStateMachine):
         row, there = self.cache.nodes.row(self.cache.node_of(uid) or ""), self.cache.nodes.row(node)
         thought = []
         if row >= 0:
-            pod = self.cache.pods.pod(self.cache.pod_row(uid))
+            pod = self.cache.pods.pod(self.cache.pods.row(uid))
             thought.append(snapshot.overlay(row, remove=[pod]))
         if there >= 0:
             other = make.pod(f"{come}-too", *PODS[come], node=node)

@@ -76,7 +76,7 @@ def naive(snapshot, least, taken) -> list[str]:
         for one in order:
             affinity = one.spec.node_affinity
             selector = of_volume(affinity and affinity.required)
-            fits = selector is None or selector.mask(snapshot, np.array([row]))[0]
+            fits = selector is None or selector.mask(snapshot.nodes, np.array([row]))[0]
             free = all(earlier[row] != one.metadata.name for earlier in taken)
             if fits and free and sizes[one.spec.capacity["storage"]] * 10**9 >= least:
                 name = one.metadata.name

@@ -1,4 +1,4 @@
-"""A class of pods: a sort key for every node, kept up to date by the rows that changed.
+"""A sort key for every node, for one or several classes of pods, and the key of a single row.
 
 The key of a node is its total score in steps of 1/65,536, followed by the node's place in the order
 of ties; `NOWHERE` if it is not feasible. Choosing a node is finding the highest key. Points that
@@ -9,38 +9,33 @@ plugin's `shared` key are kept once for all classes (`derived`). What depends on
 and the set of feasible nodes is asked in every cycle; classes that differ in that alone share their
 column of keys.
 
-Made by `classes`, filled by `classupdater`.
+Made by `classes`, filled and kept up to date by `classupdater`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.changelog import ChangeLog
 from engine.framework.decision import Rejections
-from engine.framework.derived import Place
+from engine.framework.derived import NO_CELLS, Place
 from engine.framework.interface import MAX_SCORE, Joint, Scores
-from engine.framework.runner import Dependency, Filtering, Scoring
+from engine.framework.runner import Dependency, Scoring
 from engine.framework.snapshot import IntColumn, Snapshot
+from engine.framework.ties import TIE_BITS
+from engine.framework.trials import Filtering
 from engine.pods.podinfo import PodInfo
 
-if TYPE_CHECKING:
-    from engine.framework.classes import ClassName
-    from engine.framework.groupedchoice import GroupedChoice
-
-TIE_BITS: Final = 20
-TIE_MASK: Final = (1 << TIE_BITS) - 1
 FRACTION: Final = 1 << 16
 UNIT: Final = FRACTION << TIE_BITS
 """One point of score in a key."""
 NOWHERE: Final = -(1 << 62)
 """The key of a node where the pod cannot go; negative whatever scores are added."""
-_NO_CELLS: Final = memoryview(b"")
 
 
 class OutOfRange(Exception):  # noqa: N818 - ends an update, and is no fault of ours
@@ -118,7 +113,7 @@ class KeyColumn:
     touched: int = 0
     """Changes of any row that change scores of others, so that all are asked again."""
     column: IntColumn = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    cells: memoryview[Any] = _NO_CELLS
+    cells: memoryview[Any] = NO_CELLS
     log: ChangeLog | None = None
     """Rows whose key changed, as ~row if feasibility did, too; None: nobody reads it."""
     shared_causes: int = 0
@@ -160,42 +155,6 @@ class KeyColumn:
         return sum([one.answers for one in shared if one is not None]) + len(odd)
 
 
-_NO_KEYS: Final = KeyColumn(0)
-"""The keys of a class that is not filled yet."""
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class PodClass:
-    """Pods that no plugin can tell apart: their keys, and the plugins that look beyond a row."""
-
-    name: ClassName | None
-    """None: it is not kept."""
-    used: int = 0
-    keys: KeyColumn = _NO_KEYS
-    fills: int = -1
-    """`KeyColumn.fills` when plugins were asked; if that has moved, they are asked again."""
-    versions: list[Dependency] = field(default_factory=list)
-    """What the answers depend on that the class does not share with others of its keys.
-
-    INVARIANT: if one class asks anew because of the versions of the keys, `fills` moves, so the
-    others ask, too.
-    """
-    filters: list[Filtering] = field(default_factory=list)
-    scorers: list[Scoring] = field(default_factory=list)
-    wide: bool = False
-    """Whether there are `filters` or `scorers`, which are asked in every cycle."""
-    grouped: GroupedChoice | None = None
-    """Chooses the node, if all of them answer by groups."""
-    unfit: Rejections | None = None
-    """As of `KeyColumn`, if groups or nominations matter; `told` begins with the generation."""
-    told: Sequence[Hashable] = ()
-
-    def forget(self) -> None:
-        """Everything has to be asked again."""
-        self.fills = -1
-        self.keys.place.forget()
-
-
 def row_of(
     keys: KeyColumn, joint: Joint, pod: PodInfo, snapshot: Snapshot, ties: IntColumn
 ) -> Callable[[int], int | None]:
@@ -205,7 +164,11 @@ def row_of(
     """
     masks = _masks(keys, snapshot)
     checks = [_check(f, pod, keys.now) for f in keys.filters if f.shared is None]
-    scores = [_weighed(s, pod, keys.now) for s in keys.scorers]
+    # Sums of ints are faster.
+    scores = [
+        (int(s.weight) if s.weight == int(s.weight) else s.weight, _score(s, pod, keys.now))
+        for s in keys.scorers
+    ]
     lookups = [(one.weight, one.cells) for one in keys.lookups]
     turn, places = keys.offset, ties.data
     at_once = joint.row(snapshot)
@@ -252,12 +215,6 @@ def _masks(keys: KeyColumn, snapshot: Snapshot) -> list[memoryview[Any]]:
         allowed[keys.allowed] = True
         masks.append(allowed.data)
     return masks
-
-
-def _weighed(scoring: Scoring, pod: PodInfo, at: At) -> tuple[float, Callable[[int], float]]:
-    """The weight, as an int if it is whole, as sums of ints are faster."""
-    weight = scoring.weight
-    return int(weight) if weight == int(weight) else weight, _score(scoring, pod, at)
 
 
 def _inside(score: float) -> float:
