@@ -3,7 +3,7 @@
 Nothing here retries. The tree::
 
     KubeError
-    ├── ConfigError       kubeconfig or service account cannot be used
+    ├── KubeconfigError   kubeconfig or service account cannot be used
     ├── Unreachable       no connection: surely nothing was sent
     ├── Fenced            we do not lead: nothing was sent
     ├── Interrupted       the connection broke after something may have been sent
@@ -42,7 +42,7 @@ class KubeError(Exception):
     """Anything that went wrong between us and the API server."""
 
 
-class ConfigError(KubeError):
+class KubeconfigError(KubeError):
     """The kubeconfig or the service account cannot be used."""
 
 

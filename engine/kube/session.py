@@ -36,9 +36,9 @@ from engine.clock import Clock, SystemClock
 from engine.configuration.forms import is_address
 from engine.kube.credentials import Loader, ProgramLimits
 from engine.kube.errors import (
-    ConfigError,
     Fenced,
     Interrupted,
+    KubeconfigError,
     KubeError,
     StatusError,
     Timeout,
@@ -201,7 +201,7 @@ class Session:
         try:
             tls = _trust(configuration)
         except OSError as error:
-            raise ConfigError(f"certificates cannot be used: {cause(error)}") from error
+            raise KubeconfigError(f"certificates cannot be used: {cause(error)}") from error
         self._renewed_at = float("-inf")
         self._configuration = configuration
         self._clock: Clock = clock or SystemClock()
@@ -231,7 +231,7 @@ class Session:
         """The usual order: what is given, else the pod's service account, else $KUBECONFIG.
 
         Raises:
-            ConfigError: none of them can be used; the text says why.
+            KubeconfigError: none of them can be used; the text says why.
         """
         if kubeconfig is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
             return await cls.in_cluster(clock=clock)
@@ -250,7 +250,7 @@ class Session:
         """From a kubeconfig: its path (or several, as in $KUBECONFIG) or its content.
 
         Raises:
-            ConfigError: it cannot be read or used.
+            KubeconfigError: it cannot be read or used.
         """
         configuration = Configuration()
         name = "kubeconfig"
@@ -260,7 +260,7 @@ class Session:
             loader = Loader(kubeconfig, limits)
             await loader.load_and_set(configuration)
         except _BAD_CONFIG as error:
-            raise ConfigError(f"{name}: {cause(error)}") from error
+            raise KubeconfigError(f"{name}: {cause(error)}") from error
         _check_url(configuration.host, f"{name}: server")
         if configuration.proxy:
             _check_url(configuration.proxy, f"{name}: proxy-url")
@@ -270,15 +270,15 @@ class Session:
 
         try:
             return cls(configuration, clock=clock, reload=reload)
-        except ConfigError as error:
-            raise ConfigError(f"{name}: {error}") from error
+        except KubeconfigError as error:
+            raise KubeconfigError(f"{name}: {error}") from error
 
     @classmethod
     async def in_cluster(cls, *, clock: Clock | None = None) -> Session:
         """From the service account of the pod that this runs in.
 
         Raises:
-            ConfigError: there is none.
+            KubeconfigError: there is none.
         """
         configuration = Configuration()
 
@@ -289,7 +289,9 @@ class Session:
             await load()
         except _BAD_CONFIG as error:
             where = Path(SERVICE_TOKEN_FILENAME).parent
-            raise ConfigError(f"service account of this pod, {where}: {cause(error)}") from error
+            raise KubeconfigError(
+                f"service account of this pod, {where}: {cause(error)}"
+            ) from error
         _check_url(configuration.host, "KUBERNETES_SERVICE_HOST and _PORT:")
         return cls(configuration, clock=clock, reload=load)
 
@@ -487,7 +489,7 @@ def _existing(paths: str) -> str:
     found = [p for p in paths.split(os.pathsep) if p and Path(p).expanduser().is_file()]
     if not found:
         is_there = Path(paths).expanduser().exists()
-        raise ConfigError(
+        raise KubeconfigError(
             f"no kubeconfig: {paths} {'is not a file' if is_there else 'does not exist'}"
         )
     return os.pathsep.join(found)
@@ -495,7 +497,7 @@ def _existing(paths: str) -> str:
 
 def _check_url(url: str, what: str) -> None:
     if not is_address(url):
-        raise ConfigError(f"{what} {without_user(url)!r} is not an http or https address")
+        raise KubeconfigError(f"{what} {without_user(url)!r} is not an http or https address")
 
 
 def _proxy(server: str, configured: str | None) -> str | None:

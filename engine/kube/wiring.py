@@ -16,8 +16,7 @@ import msgspec
 
 from engine.clock import Clock
 from engine.configuration.settings import ConfigError
-from engine.kube import errors
-from engine.kube.errors import KubeError
+from engine.kube.errors import KubeconfigError, KubeError
 from engine.kube.session import KubeClient, Session
 from engine.tasks import first, unless
 from engine.telemetry import Telemetry
@@ -105,7 +104,7 @@ async def connect(
     """
     try:
         return await unless(stop, Session.connect(kubeconfig, clock=clock))
-    except errors.ConfigError as wrong:
+    except KubeconfigError as wrong:
         raise ConfigError(f"cannot reach a cluster: {wrong}") from wrong
 
 

@@ -23,7 +23,7 @@ from engine.clock import ManualClock
 from engine.framework.edge import Binder, BindOutcome, EffectWriter, PodStatusWriter
 from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable
 from engine.kube.credentials import ProgramLimits
-from engine.kube.errors import ConfigError, Expired, Fenced, Interrupted, Timeout, Unreachable
+from engine.kube.errors import Expired, Fenced, Interrupted, KubeconfigError, Timeout, Unreachable
 from engine.kube.gate import Gate, Priority
 from engine.kube.session import Session
 from engine.kube.wiring import Wiring
@@ -767,7 +767,7 @@ class TestConfiguration:
             limits = ProgramLimits(seconds=0.5 if "sleep" in script else 60.0, output_bytes=100_000)
             await Session.from_kubeconfig(kubeconfig("http://h", exec=run), limits=limits)
 
-        with pytest.raises(ConfigError) as caught:
+        with pytest.raises(KubeconfigError) as caught:
             asyncio.run(connect())
         assert str(caught.value).startswith("kubeconfig: exec sh: ")
         assert said in str(caught.value)
@@ -903,8 +903,8 @@ class TestConfiguration:
             ("https://10.96.0.1", "http://p:3128", "x, 10.0.0.0/8", None),
             ("https://[fd00::1]:6443", "http://p:3128", "fd00::/8", None),
             ("https://11.0.0.1", "http://p:3128", "10.0.0.0/8", "http://p:3128"),
-            ("https://api", "http://p:99999", "", ConfigError),
-            ("https://api", "socks5://me:pw@p:1080", "", ConfigError),
+            ("https://api", "http://p:99999", "", KubeconfigError),
+            ("https://api", "socks5://me:pw@p:1080", "", KubeconfigError),
             ("https://api", "//me:pw@p:1080", "", "http://me:pw@p:1080"),
         ],
     )
@@ -913,7 +913,7 @@ class TestConfiguration:
         server: str,
         proxy: str,
         but: str,
-        taken: str | type[ConfigError] | None,
+        taken: str | type[KubeconfigError] | None,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setenv("https_proxy", proxy)
@@ -1063,7 +1063,7 @@ class TestConfiguration:
         async def run() -> None:
             await Session.connect(path)
 
-        with pytest.raises(ConfigError) as caught:
+        with pytest.raises(KubeconfigError) as caught:
             asyncio.run(run())
         assert "\n" not in str(caught.value)
         assert str(path) in str(caught.value)
@@ -1074,11 +1074,11 @@ class TestConfiguration:
             return path
 
         monkeypatch.setattr("os.path.expanduser", nowhere)
-        with pytest.raises(ConfigError, match="kubeconfig: Could not determine home directory"):
+        with pytest.raises(KubeconfigError, match="kubeconfig: Could not determine home directory"):
             asyncio.run(Session.connect())
 
     def test_no_service_account(self) -> None:
-        with pytest.raises(ConfigError, match="service account"):
+        with pytest.raises(KubeconfigError, match="service account"):
             asyncio.run(Session.in_cluster())
 
     @pytest.fixture
@@ -1117,7 +1117,9 @@ class TestConfiguration:
         self, account: Path, port: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
-        with pytest.raises(ConfigError, match=f"_PORT: 'https://127.0.0.1:{port}' is not an http"):
+        with pytest.raises(
+            KubeconfigError, match=f"_PORT: 'https://127.0.0.1:{port}' is not an http"
+        ):
             asyncio.run(Session.connect())
 
     def test_unreachable_is_one_line(self) -> None:
