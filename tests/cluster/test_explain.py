@@ -79,7 +79,7 @@ def test_a_pod_that_does_not_start_is_told_what_comes_nearest(cluster):
     before = cluster.get("web-next")
     text = cluster.explained("pod", f"{cluster.namespace}/web-next")
     lines = text.splitlines()
-    assert lines[0] == "Decided anew from what the cluster has now; nothing was changed."
+    assert lines[0] == "Decided again, by the cluster as it is now; nothing was changed."
     assert lines[1] == f"Its condition says: {said()[0]}"
     nearest = [line.strip() for line in lines if line.startswith(("  small", "  large", "  other"))]
     assert nearest == [
