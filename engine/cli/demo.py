@@ -170,9 +170,7 @@ class Story:
         self._check_nginx(names, "tier", "edge")
 
     async def _broken_edit(self) -> None:
-        self._view.step(
-            "A broken edit is refused, with place and fix; the old rules stay in force:"
-        )
+        self._view.step("A broken edit is refused with place and fix; the old rules stay:")
         in_force = len(self.bundles)
         self._put_lines(BROKEN_LINE, SCORE_LINE)
         await self._until(lambda: bool(self.refusals), "the broken edit was not refused")
