@@ -207,8 +207,6 @@ def _basic(user: str | None, password: str | None) -> dict[str, str]:
 def _why(error: BaseException) -> str:
     if isinstance(error, NotConnected):
         error = error.cause
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused"
     if isinstance(error, TimeoutError):
         return "no complete answer in time"
     return cause(error)
