@@ -112,7 +112,9 @@ def _word(word: str) -> None:
         return
     lines = told(word) or policies.texts().get(word, "").splitlines()
     if not lines:
-        near = closest(word, [*words(), *policies.names()])
+        known = [*words(), *policies.names()]
+        below = [one for one in known if one.startswith(f"{word}.")]
+        near = "`, `".join(below) or closest(word, known)
         raise click.ClickException(
             f"`{word}` is not a code, statement, field, function, metric or bundled policy; "
             + (f"did you mean `{near}`?" if near else "codes look like P203, fields like pod.name")

@@ -292,6 +292,10 @@ def test_explain_of_a_bundled_policy():
         ("fliter", "did you mean `filter`?"),
         ("spot_mix", "did you mean `spot-mix`?"),
         ("node.cpu.fre", "did you mean `node.cpu.free`?"),
+        (
+            "node.cpu",
+            "did you mean `node.cpu.allocatable`, `node.cpu.capacity`, `node.cpu.free`, `node.cpu",
+        ),
     ],
 )
 def test_explain_of_what_is_no_word(word, said):
