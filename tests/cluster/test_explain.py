@@ -110,7 +110,7 @@ def test_a_pod_that_went_elsewhere_is_told_who_outvoted_the_policy(cluster):
     assert votes["net.policy:2"] == -100
     assert votes["NodeResourcesFit"] > 0, "the larger node has more room, and is outvoted"
     text = cluster.explained("pod", f"{cluster.namespace}/web")
-    assert "The pod is on small. Were it pending, it would be placed as follows:" in text
+    assert "The pod is on small. If it were pending, it would be placed as follows:" in text
     assert "small is the best of 2 nodes that can take it, of 3." in text
     assert "large scores" in text
     assert "outvoted." in text
