@@ -83,7 +83,7 @@ def converted(source: Path) -> _Found:
         raise click.ClickException(f"{source}: cannot be read: {why}") from failed
     given = [without_nulls(one) for one in of if one.get("kind") in (_KIND, "BerthConfiguration")]
     if len(given) != 1 or given[0].get("apiVersion") not in _VERSIONS:
-        kinds = [one for one in given or of if "kind" in one]
+        kinds = [one for one in given or of if one.get("kind")]
         names = [f"{one['kind']} of {one.get('apiVersion')}" for one in kinds]
         there = " and ".join(names if given else dict.fromkeys(names))
         raise click.ClickException(
@@ -177,10 +177,8 @@ def config_of(found: _Found, folder: Path | None = None) -> list[dict[str, Any]]
     sources: list[dict[str, Any]] = []
     for profile, name in _names(found.policies).items():
         of = {"profiles": [profile]} if profile else {}
-        place = {"configMap": f"berth-system/{name}"}
-        if folder is not None:
-            place = {"dir": str(folder.absolute() / name)}  # from wherever it is started
-        sources.append(place | of)
+        at = folder and str(folder.absolute() / name)  # from wherever it is started
+        sources.append(({"dir": at} if at else {"configMap": f"berth-system/{name}"}) | of)
     if sources:
         berth["policies"] = {"sources": sources} if any(found.policies) else sources[0]
     if found.prometheus:
@@ -225,9 +223,8 @@ def _check(source: Path, config: list[dict[str, Any]], found: _Found) -> None:
         settings = settings_of(scheduler, berth)
         make_profiles(settings, str(source))
     found.lost += settings.notes
-    folders = [
-        one.folder if berth.policies.in_folders else "" for one in berth.policies.all_sources
-    ]
+    of = berth.policies
+    folders = [one.folder if of.in_folders else "" for one in of.all_sources]
     files = {
         f"{folder}{name}": text
         for folder, profile in zip(folders, _names(found.policies), strict=True)

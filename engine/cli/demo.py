@@ -170,7 +170,7 @@ class Story:
         self._check_nginx(names, "tier", "edge")
 
     async def _broken_edit(self) -> None:
-        self._view.step("A broken edit is refused, with the place and the cure; the rules stay:")
+        self._view.step("A broken edit is refused with place and fix; the old rules stay:")
         in_force = len(self.bundles)
         self._put_lines(BROKEN_LINE, SCORE_LINE)
         await self._until(lambda: bool(self.refusals), "the broken edit was not refused")
@@ -186,7 +186,7 @@ class Story:
         self._check_nginx([name], "tier", "edge")
 
     async def _preemption(self) -> None:
-        self._view.step("A pod of high priority takes its place, and says whose:")
+        self._view.step("A pod of high priority evicts a less important one, and says so:")
         urgent = {"metadata": {"name": URGENT}, "value": 1000}
         self._cluster.create("priorityclasses", urgent)
         node = min(self._loads(), key=lambda load: load.nginx + load.others).node
@@ -216,7 +216,7 @@ class Story:
                 "end to end": f"{self._burst_rate:,.0f} pods/s in the burst",
                 "decisions": f"{len(seconds) / sum(seconds):,.0f}/s",
                 "one decision": f"p50 {cuts[49] * 1e3:.2f} ms, p99 {cuts[98] * 1e3:.2f} ms",
-                "edit to obeyed": f"{self._obeyed_seconds * 1e3:.0f} ms",
+                "edit to effect": f"{self._obeyed_seconds * 1e3:.0f} ms",
             }
         )
 

@@ -99,7 +99,7 @@ class View:
 
     def summary(self, facts: Mapping[str, str]) -> None:
         """How it went."""
-        done = "\nAll of it happened, checked against the cluster's own state."
+        done = "\nAll of this happened, as the state of the cluster confirms."
         self._console.print(Text(done, "bold green"))
         for name, fact in facts.items():
             self._console.print(Text.assemble(f"   {name:<16} ", (fact, "bold")))

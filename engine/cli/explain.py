@@ -36,9 +36,8 @@ berth explain filter             a statement, field, function, metric or bundled
 berth explain pod NS/NAME        why a pod is where it is, or is nowhere
 berth explain node NAME          which pending pods a node could take
 
-The decision is made again, and nothing is changed. The cluster is read by the
-kubeconfig, or from manifests with -f; with --journal it is the one on which
-the decision was made. Give the policies in force, as for berth run.
+The decision is made again, and nothing is changed. The state is read from the
+cluster, from manifests (-f) or from a journal. Give the policies in force.
 
 With --scheduler a running scheduler is asked for its last decision, for
 example through a port-forward to the leader.
@@ -113,7 +112,9 @@ def _word(word: str) -> None:
         return
     lines = told(word) or policies.texts().get(word, "").splitlines()
     if not lines:
-        near = closest(word, [*words(), *policies.names()])
+        known = [*words(), *policies.names()]
+        below = [one for one in known if one.startswith(f"{word}.")]
+        near = "`, `".join(below) or closest(word, known)
         raise click.ClickException(
             f"`{word}` is not a code, statement, field, function, metric or bundled policy; "
             + (f"did you mean `{near}`?" if near else "codes look like P203, fields like pod.name")

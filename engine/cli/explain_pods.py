@@ -33,7 +33,7 @@ from engine.objects import Condition, Pod
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.text.display import few, plain
 
-_ANEW: Final = "Decided anew from what the cluster has now; nothing was changed."
+_ANEW: Final = "Decided again, by the cluster as it is now; nothing was changed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ def _heads(pod: Pod, said: str, source: str) -> Iterator[str]:
     if source == "cluster":
         yield _ANEW
     if pod.node_name:
-        yield f"The pod is on {pod.node_name}. Were it pending, it would be placed as follows:"
+        yield f"The pod is on {pod.node_name}. If it were pending, it would be placed as follows:"
     elif said:
         yield f"Its condition says: {said}"
 

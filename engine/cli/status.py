@@ -111,7 +111,8 @@ async def _ask(state: str, kubeconfig: str | None) -> tuple[str, Status, str, bo
             raise click.ClickException(
                 f"ConfigMap {state}-status does not exist. A scheduler writes it if its"
                 f" configuration says `policies: state: {state}`, and again within a minute if it"
-                " was deleted. Name the `policies.state` of yours, or read its /statusz."
+                " was deleted. Give the `policies.state` of yours. Without one, `kubectl describe`"
+                " of the ConfigMap of policies shows their state."
             ) from missing
         text, found = _read(answer, state)
         leader, leads = await _leader(session, found.lease) if found.lease else ("", True)

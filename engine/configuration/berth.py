@@ -39,10 +39,8 @@ def _url(text: str) -> str:
 def _zone(name: str) -> str:
     try:
         ZoneInfo(name)
-    except (OSError, ValueError, KeyError) as unknown:
-        raise ValueError(
-            f"no time zone is called {name!r}; write one like Europe/Berlin"
-        ) from unknown
+    except (OSError, ValueError, KeyError) as bad:
+        raise ValueError(f"no time zone is called {name!r}; write one like Europe/Berlin") from bad
     return name
 
 

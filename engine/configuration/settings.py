@@ -32,7 +32,6 @@ _WORDS: Final = {
     "extra_forbidden": "this field is unknown, or not in this version yet",
     "missing": "this field is required",
     "model_type": "expected fields",
-    "list_type": "must be a list, such as [a, b]",
     "dict_type": "must be fields, NAME: VALUE",
     "string_type": "must be a string; write a number, true or false in quotes",
     "string_too_short": "must not be empty",
@@ -175,14 +174,12 @@ def parse(source: str, kind: type[_D], document: object) -> _D:
 def _fields_at(kind: object, place: Sequence[int | str]) -> list[str]:
     """The fields of what is at a place of a document, as they are written."""
     for part in place:
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            kind = {of.alias: of.annotation for of in kind.model_fields.values()}.get(str(part))
+        if fields := getattr(kind, "model_fields", None):
+            kind = {of.alias: of.annotation for of in fields.values()}.get(str(part))
         else:
             kind = get_args(kind)[-1] if get_args(kind) else None
         kind = get_args(kind)[0] if isinstance(kind, UnionType) else kind
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return [str(field.alias) for field in kind.model_fields.values()]
-    return []
+    return [str(of.alias) for of in getattr(kind, "model_fields", {}).values()]
 
 
 class _StrictLoader(Loader):

@@ -544,10 +544,6 @@ def _is_loopback(host: str) -> bool:
 
 
 def _why(error: OSError) -> str:
-    match error:
-        case ConnectionRefusedError():
-            return "connection refused"
-        case ssl.SSLCertVerificationError():
-            return f"its certificate cannot be trusted ({error.verify_message})"
-        case _:
-            return cause(error)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate cannot be trusted ({error.verify_message})"
+    return cause(error)

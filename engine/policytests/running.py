@@ -81,7 +81,7 @@ class Report:
 
 
 def find_files(paths: Iterable[Path]) -> Iterator[Path]:
-    """The test files of paths: files themselves, of folders all below them.
+    """The test files of paths: files themselves but for policies, of folders all below them.
 
     Raises:
         FileNotFoundError: a path does not exist.
@@ -89,10 +89,10 @@ def find_files(paths: Iterable[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
             yield from sorted(one for one in path.rglob(f"*{TESTS}") if one.is_file())
-        elif path.exists():
-            yield path
-        else:
+        elif not path.exists():
             raise FileNotFoundError(str(path))
+        elif path.suffix != ".policy":
+            yield path
 
 
 class Runner:

@@ -161,7 +161,8 @@ class _Session:
         if answer.status == _OK:
             result = _vector_in(answer.body)
             return SimpleNamespace(status_code=_OK, json=lambda: {"data": {"result": result}})
-        text = f"{answer.status}: {_elsewhere(answer) or _error_text(answer.body)}"
+        said = _elsewhere(answer) or _error_text(answer.body) or without_user(url)
+        text = f"{answer.status}: {said}"
         if answer.status >= _SERVER_ERRORS or answer.status == _TOO_MANY_REQUESTS:
             raise _ServerAway(text)
         raise _Refused(text)
@@ -194,8 +195,6 @@ def _basic(user: str | None, password: str | None) -> dict[str, str]:
 def _why(error: BaseException) -> str:
     if isinstance(error, NotConnected):
         error = error.cause
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused"
     if isinstance(error, TimeoutError):
         return "no complete answer in time"
     return cause(error)

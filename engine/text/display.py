@@ -54,7 +54,8 @@ def one_line(text: str, most: int = LINE) -> str:
 
 def cause(error: BaseException, most: int = LINE) -> str:
     """What an error says, in one line; its kind, if it says nothing."""
-    return one_line(str(error), most) or type(error).__name__
+    refused = isinstance(error, ConnectionRefusedError)  # says only by what call, and a number
+    return "connection refused" if refused else one_line(str(error), most) or type(error).__name__
 
 
 def without_user(url: str) -> str:

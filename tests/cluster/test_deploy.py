@@ -403,6 +403,29 @@ def test_an_overlay_and_components_go_together_as_the_page_says(tmp_path):
     assert configuration(found)[1].profiles["berth"].node_selector == {"berth.dev/pool": "berth"}
 
 
+@pytest.mark.skipif(binaries.KUBERNETES.startswith("1.35."), reason="it came with 1.36")
+def test_pods_of_labelled_namespaces_get_the_scheduler_by_the_policy_of_the_page(
+    control_plane, kubectl, namespace
+):
+    page = (manifests.ROOT / "docs/install.md").read_text("utf-8")
+    [shown] = re.findall(r"```yaml\n(.*?Mutating.*?)```", page, re.DOTALL)
+    kubectl("label", "namespace", namespace, "scheduler=berth")
+    kubectl("create", "serviceaccount", "default", f"--namespace={namespace}")
+    kubectl("apply", "-f", "-", stdin=shown)
+    path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
+
+    def asks(**spec) -> str:
+        spec = {"containers": [{"name": "c", "image": "i"}], **spec}
+        body = {"metadata": {"name": "p"}, "spec": spec}
+        return control_plane.request("POST", path, body)[1]["spec"]["schedulerName"]
+
+    try:
+        wait_until("the policy is in force", lambda: asks() == "berth")
+        assert asks(schedulerName="other") == "other"
+    finally:
+        kubectl("delete", "-f", "-", stdin=shown)
+
+
 def configuration(found) -> tuple[SchedulerDocument, BerthDocument]:
     [text] = [one["data"]["config.yaml"] for one in found if "config.yaml" in one.get("data", {})]
     scheduler, berth = yaml.safe_load_all(text)

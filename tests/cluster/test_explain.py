@@ -79,7 +79,7 @@ def test_a_pod_that_does_not_start_is_told_what_comes_nearest(cluster):
     before = cluster.get("web-next")
     text = cluster.explained("pod", f"{cluster.namespace}/web-next")
     lines = text.splitlines()
-    assert lines[0] == "Decided anew from what the cluster has now; nothing was changed."
+    assert lines[0] == "Decided again, by the cluster as it is now; nothing was changed."
     assert lines[1] == f"Its condition says: {said()[0]}"
     nearest = [line.strip() for line in lines if line.startswith(("  small", "  large", "  other"))]
     assert nearest == [
@@ -110,7 +110,7 @@ def test_a_pod_that_went_elsewhere_is_told_who_outvoted_the_policy(cluster):
     assert votes["net.policy:2"] == -100
     assert votes["NodeResourcesFit"] > 0, "the larger node has more room, and is outvoted"
     text = cluster.explained("pod", f"{cluster.namespace}/web")
-    assert "The pod is on small. Were it pending, it would be placed as follows:" in text
+    assert "The pod is on small. If it were pending, it would be placed as follows:" in text
     assert "small is the best of 2 nodes that can take it, of 3." in text
     assert "large scores" in text
     assert "outvoted." in text

@@ -57,8 +57,10 @@ def test_what_fails(tmp_path, content, code, said):
     assert said in done.output
 
 
-def test_nothing_to_run(tmp_path):
-    done = berth(tmp_path)
+@pytest.mark.parametrize("given", ["", "a.policy"])
+def test_nothing_to_run(given, tmp_path):
+    (tmp_path / "a.policy").write_text("filter: node.ready\n")
+    done = berth(tmp_path / given)
     assert done.exit_code == 2
     assert "there is no .policytest file" in done.output
     assert berth(tmp_path / "none").exit_code == 2

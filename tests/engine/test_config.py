@@ -301,7 +301,7 @@ def test_what_is_written_is_the_same_to_whoever_reads_it():
         ("timeZone: America", "timeZone: no time zone is called 'America'"),
         ("timeZone: ''", "timeZone: no time zone is called ''"),
         ("seed: many", "seed: must be a valid integer"),
-        ("gpuResources: nvidia", "gpuResources: must be a list, such as [a, b]"),
+        ("gpuResources: nvidia", "gpuResources: must be a valid list"),
         ("prometheus: http://p", "prometheus: expected fields; known: url, timeoutSeconds,"),
         ("metrics: {m: up}", "metrics.m: expected fields; known: promql, by, every,"),
         ("policies: {sources: [a/b]}", "policies.sources.0: expected fields; known: configMap,"),

@@ -150,7 +150,7 @@ def test_the_picture_shows_the_two_lines():
     picture = (ROOT / "docs/demo.svg").read_text("utf-8").replace("&#160;", " ")
     assert "filter: pod.name contains nginx -&gt; node.label test=test" in picture
     assert "score: 100 - bandwidth/max*100" in picture
-    assert "All of it happened" in picture
+    assert "All of this happened" in picture
     assert len(picture) < 200_000
 
 

@@ -292,6 +292,10 @@ def test_explain_of_a_bundled_policy():
         ("fliter", "did you mean `filter`?"),
         ("spot_mix", "did you mean `spot-mix`?"),
         ("node.cpu.fre", "did you mean `node.cpu.free`?"),
+        (
+            "node.cpu",
+            "did you mean `node.cpu.allocatable`, `node.cpu.capacity`, `node.cpu.free`, `node.cpu",
+        ),
     ],
 )
 def test_explain_of_what_is_no_word(word, said):
@@ -472,8 +476,8 @@ def test_the_demo_does_what_it_promises():
     nginx = re.findall(r"^ +nginx-\d +-> \S+ +(.+)$", shown, re.MULTILINE)
     assert len(nginx) == 3
     assert all(re.match(r"demo\.policy:1 filter: 6 of 12 nodes pass; ", why) for why in nginx)
-    assert "All of it happened, checked against the cluster's own state." in shown
-    for fact in ("pods bound       311", "pods/s in the burst", "one decision", "edit to obeyed"):
+    assert "All of this happened, as the state of the cluster confirms." in shown
+    for fact in ("pods bound       311", "pods/s in the burst", "one decision", "edit to effect"):
         assert fact in shown
     assert str(ROOT) not in shown
     assert "Traceback" not in shown

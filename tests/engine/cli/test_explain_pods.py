@@ -272,7 +272,7 @@ def test_a_node_that_is_asked_about_is_told_wherever_it_comes(explained):
 
 def test_a_pod_on_a_node_is_decided_about_as_if_it_were_not_there(explained):
     text = explained("pod", "busy")
-    assert "The pod is on n2. Were it pending" in text
+    assert "The pod is on n2. If it were pending" in text
     assert "2 are equally good, and the tie is broken by name" in text
     other = "n2" if "default/busy: n3" in text else "n3"
     assert f"{other} has the same scores." in text

@@ -59,7 +59,11 @@ def test_a_pod_that_waits_says_where_first(waits, said):
             1,
             "http://x is not a scheduler's address",
         ),
-        (["pod", "a/b", "--scheduler", "https://127.0.0.1:9"], 1, "cannot be asked: "),
+        (
+            ["pod", "a/b", "--scheduler", "https://127.0.0.1:9"],
+            1,
+            "cannot be asked: connection refused\n",
+        ),
         (["node", "n", "--scheduler", "https://127.0.0.1:9"], 2, "--scheduler explains pods only"),
     ],
 )

@@ -167,6 +167,7 @@ def test_one_question_for_all_nodes_when_it_is_due() -> None:
         ),
         (text('{"status":"error","error":"odd"}'), "odd"),
         (text("moved", 404), "404: moved"),
+        (text("", 404), "404: http://127.0.0.1:"),
         (success({"resultType": "scalar", "result": [NOW, "1"]}), "a scalar; write vector("),
         (success({"resultType": "matrix", "result": []}), "a matrix; leave the range out"),
         (success({"resultType": "string", "result": [NOW, "x"]}), "a string; series are needed"),
