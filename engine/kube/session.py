@@ -331,8 +331,7 @@ class Session:
         may_leave: MayLeave | None = None,
     ) -> Response:
         """See `KubeClient.request`."""
-        if params:
-            path = _with(path, params)
+        path = _with(path, params)
         is_last, began = False, self._clock.monotonic()
         try:
             while True:
@@ -539,7 +538,7 @@ def _is_loopback(host: str) -> bool:
         return host.lower().rstrip(".") == "localhost"
 
 
-def _why(error: OSError) -> str:
+def _why(error: Exception) -> str:
     match error:
         case ConnectionRefusedError():
             return "connection refused"

@@ -54,8 +54,6 @@ _RETIRED = 64
 _RETIRED_SECONDS = 600.0
 _RETIRED_SLOTS = 50_000
 _NAN = math.nan
-
-
 _FULL_NAME: Final = "full name", attrgetter("key")
 _BARE_NAME: Final = "bare name", lambda pod: f"/{pod.name}"
 
