@@ -16,6 +16,7 @@ import ssl
 import tempfile
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from socket import AI_NUMERICHOST, SOCK_STREAM, gaierror, getaddrinfo
 from typing import Final, cast
@@ -42,7 +43,7 @@ _BARE: Final = frozenset({"GET", "CONNECT"})
 class NotConnected(Exception):  # noqa: N818 - a state of the request
     """No connection could be made: nothing was sent."""
 
-    def __init__(self, cause: OSError) -> None:
+    def __init__(self, cause: OSError | Broken) -> None:
         super().__init__(str(cause))
         self.cause = cause
         """A TimeoutError if it took too long."""
@@ -435,11 +436,14 @@ class Channels:
         loop, via, channel = asyncio.get_running_loop(), self._via, _Channel(self)
         tls = self._tls if via.scheme == "https" else None
         name = via.hostname if self._proxied else self._hostname
-        port = via.port or (443 if via.scheme == "https" else 80)
+        host, port = via.hostname or "", via.port or (443 if via.scheme == "https" else 80)
+        there: Sequence[AddrInfoType] = ()
         self._all.add(channel)  # before it is there: a renewal meanwhile is of it, too
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                there = await _addresses(via.hostname or "", port)
+                with suppress(gaierror):  # a name; what is an address already takes no thread
+                    there = getaddrinfo(host, port, type=SOCK_STREAM, flags=AI_NUMERICHOST)
+                there = there or await loop.getaddrinfo(host, port, type=SOCK_STREAM)
                 sock = await start_connection(there, happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS)
                 await loop.create_connection(
                     lambda: channel, sock=sock, ssl=tls, server_hostname=name if tls else None
@@ -450,24 +454,10 @@ class Channels:
         except BaseException as error:
             channel.close()
             self.forget(channel)
-            if isinstance(error, Broken):
-                error = OSError(str(error))
-            if not isinstance(error, OSError):  # a TimeoutError is one
+            if not isinstance(error, OSError | Broken):  # a TimeoutError is an OSError
                 raise
             raise NotConnected(error) from error
         return channel
-
-
-async def _addresses(host: str, port: int) -> Sequence[AddrInfoType]:
-    """Where a host is. What is an address already takes no thread.
-
-    Raises:
-        OSError: nowhere.
-    """
-    try:
-        return getaddrinfo(host, port, type=SOCK_STREAM, flags=AI_NUMERICHOST)
-    except gaierror:
-        return await asyncio.get_running_loop().getaddrinfo(host, port, type=SOCK_STREAM)
 
 
 def trusting(

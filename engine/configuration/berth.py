@@ -23,7 +23,7 @@ _LABELS: Final = matching(
 )
 _HEADER: Final = matching(
     r"(?!(?i:authorization|host)$)[\w.-]+",
-    "is not a header that can be set; write one like X-Scope-OrgID",
+    "cannot be set (tokenFile is for credentials); write a header like X-Scope-OrgID",
 )
 _URL: Final = re.compile(r"https?://\S+")
 _HOST_AND_PORT: Final = re.compile(r"[A-Za-z0-9.-]+:\d{1,5}")

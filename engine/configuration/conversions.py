@@ -155,8 +155,7 @@ def _coscheduling(args: Arguments) -> Converted:
             f"podGroupRejectPercentage: {percent}: the policy has {_REJECTED_ABOVE}; with the lines"
             f" of docs/recipes/coscheduling.md as your own write `reject above {percent}% missing`"
         )
-    old = sorted(_OLD & args.keys())
-    lost += [f"its argument {one}: newer versions of the plugin have none" for one in old]
+    lost += [f"its argument {one}, which newer versions lack" for one in sorted(_OLD & args.keys())]
     given_to = f"permit_wait = {min(wait, _HOUR)}s, backoff = {min(rest, _HOUR)}s"
     return Converted(f"coscheduling ({given_to})", tuple(lost))
 

@@ -83,7 +83,9 @@ class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
             if named := self._current_context["context"].safe_get("user"):
                 raise ConfigException(f"the context names user {named!r}, which does not exist")
             self._user = ConfigNode("user", {})
-        if self._user.safe_get("tokenFile"):  # Source: client-go transport/round_trippers.go
+        folder = self._get_base_path(self._user.path)
+        # A file that is there wins. Source: client-go transport/round_trippers.go
+        if Path(folder, self._user.safe_get("tokenFile") or "").is_file():
             kept = {key: one for key, one in self._user.value.items() if key != "token"}
             self._user = ConfigNode("user", kept, self._user.path)
         self._limits = limits or ProgramLimits()

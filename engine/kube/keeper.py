@@ -201,11 +201,10 @@ class Keeper:
         for number, chunk in enumerate(chunks):
             body = {"binaryData": {_BYTES: chunk}}
             await self._write(f"last-good-{slot}-{number}", body)
-        digest = hashlib.sha256(data).hexdigest()
         index = {
             "slot": slot,
             "chunks": str(len(chunks)),
-            "digest": digest,
+            "digest": hashlib.sha256(data).hexdigest(),
             "writer": self._writer,
         }
         await self._write("last-good", {"data": index})

@@ -37,10 +37,8 @@ class AdaptiveLimit:
         self._answers += 1
         self._hold -= 1
         if not overloaded:
-            if seconds < self._fastest:
-                self._fastest = seconds
-            if seconds < self._fastest_next:
-                self._fastest_next = seconds
+            self._fastest = min(self._fastest, seconds)
+            self._fastest_next = min(self._fastest_next, seconds)
         if self._answers >= _WINDOW:
             self._answers = 0
             self._fastest, self._fastest_next = self._fastest_next, float("inf")

@@ -334,8 +334,7 @@ class Session:
         may_leave: MayLeave | None = None,
     ) -> Response:
         """See `KubeClient.request`."""
-        if params:
-            path = _with(path, params)
+        path = _with(path, params)
         is_last, began = False, self._clock.monotonic()
         try:
             while True:
@@ -543,7 +542,7 @@ def _is_loopback(host: str) -> bool:
         return host.lower().rstrip(".") == "localhost"
 
 
-def _why(error: OSError) -> str:
+def _why(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate cannot be trusted ({error.verify_message})"
     return cause(error)

@@ -16,6 +16,7 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from threading import Thread
@@ -59,6 +60,8 @@ _CURES: Final = {
     "scalar": "write vector(...) around it, which makes it a series",
     "matrix": "leave the range out, or take one value of it, as with rate(...)",
 }
+_give_way: Final = partial(sleep, 0)
+"""Lets the event loop run now and not after the interpreter's 5 ms."""
 _SERVER = Question("", ())
 """Stands for the server itself among the failures."""
 
@@ -226,11 +229,6 @@ async def _in_thread(work: Callable[[], T]) -> T:
 
     Thread(target=run, name="prometheus", daemon=True).start()
     return await asyncio.wrap_future(future)
-
-
-def _give_way() -> None:
-    """Lets the event loop run now and not after the interpreter's 5 ms."""
-    sleep(0)
 
 
 def parse_vector(result: bytes, by: Sequence[str], *, every: bool = False) -> list[Series]:

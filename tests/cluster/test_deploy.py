@@ -270,7 +270,9 @@ def test_the_policies_of_a_fresh_install_come_into_force_without_a_warning():
     assert [one.mode for one in found.understood] == ["off"]
 
 
-def test_a_second_release_of_one_scheduler_name_is_warned_of(control_plane):
+def test_a_second_release_of_one_scheduler_name_is_warned_of(control_plane, kubectl):
+    """Also whoever may read nothing in the namespace of the first."""
+
     def noted(release, *flags):
         place = (f"--namespace={release}", "--create-namespace", "--reset-values", *of)
         done = manifests.helm("upgrade", "--install", release, manifests.CHART, *place, *flags)
@@ -280,7 +282,12 @@ def test_a_second_release_of_one_scheduler_name_is_warned_of(control_plane):
     assert "WARNING" not in noted("first")
     assert "WARNING" not in noted("second", "--set=scheduler.profiles[0].schedulerName=other")
     warning = "WARNING: the release in namespace first has schedulerName berth, too"
-    assert warning in noted("second")
+    kinds = "clusterroles.rbac.authorization.k8s.io,clusterrolebindings.rbac.authorization.k8s.io"
+    kinds += ",flowschemas.flowcontrol.apiserver.k8s.io"
+    kubectl("create", "clusterrole", "of-second", "--verb=*", f"--resource={kinds}")
+    kubectl("create", "clusterrolebinding", "of-second", "--clusterrole=of-second", "--user=of")
+    kubectl("create", "rolebinding", "ns", "--clusterrole=cluster-admin", "--user=of", "-nsecond")
+    assert warning in noted("second", "--kube-as-user=of")
     assert "WARNING" not in noted("second", "--set=replicas=0")
     assert "WARNING" not in noted("first")
     for release in ("first", "second"):

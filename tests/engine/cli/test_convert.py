@@ -223,9 +223,7 @@ def test_what_the_policy_for_gangs_does_not_have_is_said(world):
     [longer, percentage, old] = world.told()
     assert "7200 seconds are more than the hour" in longer
     assert "write `reject above 50% missing`" in percentage
-    assert (
-        "its argument deniedPGExpirationTimeSeconds: newer versions of the plugin have none" in old
-    )
+    assert "its argument deniedPGExpirationTimeSeconds, which newer versions lack" in old
     world.loaded()
 
 

@@ -630,6 +630,9 @@ class TestConfiguration:
                 assert len(script.asked) == 6
                 await watch.aclose()
                 await session.close()
+                config["users"][0]["user"] |= {"tokenFile": "gone", "token": "new"}
+                async with await Session.from_kubeconfig(config) as session:
+                    assert (await session.request("GET", "/x")).status == 200
 
         asyncio.run(run())
 
