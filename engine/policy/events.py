@@ -54,8 +54,8 @@ def is_still(read: str, of_nodes: Container[str]) -> bool:
     return read.startswith(own) and read not in _MOVING
 
 
-#: What of a pod changes while it stays the same object.
 _KEPT: Final = 1024
+#: What of a pod changes while it stays the same object.
 _MOVING: Final = frozenset(
     {"pod.queued_at", "pod.first_attempt_at", "pod.attempts", "pod.previous_node"}
 )
