@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -485,3 +486,14 @@ def test_whoever_leaves_is_in_no_gang_any_more(clock: ManualClock) -> None:
     queue.done(pods[1].uid)
     queue.delete(pods[2].uid)
     assert not queue.kin(pods[0].namespace)
+
+
+@pytest.mark.parametrize("said", [True, None, QueueingHint.QUEUE])
+def test_a_hint_that_does_not_say_skip_wakes(clock: ManualClock, said: Any) -> None:
+    hints = {"Fit": (ClusterEventWithHint(NODE_ADD, lambda *_: said),)}
+    queue = SchedulingQueue(
+        clock=clock, hooks=QueueHooks(by_priority, gate, hints), snapshot=nothing
+    )
+    queue.add(waiting("p"))
+    queue.requeue_rejected(pop(queue), FIT)
+    assert queue.move(NODE_ADD) == 1
