@@ -52,7 +52,7 @@ class Resource(Enum):
 
 
 class Action(Flag):
-    """How it changed. Flags, so that a registration can name several."""
+    """How it changed; a registration may name several. `UPDATE_OTHER` has to be the last member."""
 
     ADD = auto()
     DELETE = auto()
@@ -68,21 +68,8 @@ class Action(Flag):
     UPDATE_POD_TOLERATION = auto()
     UPDATE_POD_SCHEDULING_GATES_ELIMINATED = auto()
     UPDATE_OTHER = auto()
-    UPDATE = (
-        UPDATE_NODE_ALLOCATABLE
-        | UPDATE_NODE_LABEL
-        | UPDATE_NODE_TAINT
-        | UPDATE_NODE_CONDITION
-        | UPDATE_NODE_ANNOTATION
-        | UPDATE_NODE_DECLARED_FEATURE
-        | UPDATE_POD_LABEL
-        | UPDATE_POD_SCALE_DOWN
-        | UPDATE_POD_SCALE_UP
-        | UPDATE_POD_TOLERATION
-        | UPDATE_POD_SCHEDULING_GATES_ELIMINATED
-        | UPDATE_OTHER
-    )
-    ALL = ADD | DELETE | UPDATE
+    ALL = 2 * UPDATE_OTHER - 1  # type: ignore[operator] # in here members are numbers
+    UPDATE = ALL & ~(ADD | DELETE)  # type: ignore[operator] # as above
 
 
 _ACTION_WORDS = {one: str(one.name).title().replace("_", "") for one in Action}

@@ -5,7 +5,7 @@ They share the queue, and with it the plugin that sorts it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from engine.framework.events import ClusterEventWithHint, HintFn, QueueingHint, Seen, never
@@ -52,7 +52,7 @@ class Frameworks:
         """See `Framework.turns_at`."""
         return self.of(pod).turns_at(pod, snapshot, plugins)
 
-    def kin(self, pod: PodInfo, snapshot: Snapshot) -> Collection[Hashable]:
+    def kin(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         """See `Framework.kin`."""
         return self.of(pod).kin(pod, snapshot)
 

@@ -282,9 +282,16 @@ class Joint(Protocol):
         ...
 
 
+class _Silent:
+    """The type of `SILENT`; ties are broken by how keys are written, so no address may be in it."""
+
+    def __repr__(self) -> str:
+        return "SILENT"
+
+
 UNSHARED: Final = object()
 """As a class key: no other pod is like this one, so nothing is kept for it."""
-SILENT: Final = object()
+SILENT: Final = _Silent()
 """As a class key: the plugin does nothing for the pod."""
 
 

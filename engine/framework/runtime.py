@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -198,8 +198,8 @@ class Framework:
         """Whether a plugin knows gangs."""
         return bool(self._gangs)
 
-    def kin(self, pod: PodInfo, snapshot: Snapshot) -> Collection[Hashable]:
-        """The key of the pod's gang; empty if it is in none.
+    def kin(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
+        """The key of the pod's gang; None if it is in none.
 
         Raises:
             PluginError: a plugin raised.
@@ -207,8 +207,8 @@ class Framework:
         for name, _, ask in self._gangs:
             key = self._guard(name, "Gang", ask, pod, snapshot)
             if key is not None:
-                return (key,)
-        return ()
+                return key
+        return None
 
     def gang(self, pod: PodInfo, snapshot: Snapshot) -> tuple[str, Membership] | None:
         """The pod's gang and the first plugin that says so.

@@ -19,7 +19,7 @@ from engine.text.quantity import resource_amount
 GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 _COMPUTE: Final = (CPU, MEMORY)
 
-_CAPITAL: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]")
+_CAPITAL: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z][a-z])|[A-Z]+")
 _Get = Callable[[PodInfo], Any]
 
 

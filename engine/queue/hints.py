@@ -1,6 +1,6 @@
 """The queueing hints of plugins: which plugins registered an event, and what it does to a pod.
 
-Changes nothing. A hint that raises counts as QUEUE, so that no pod gets stuck.
+A hint that raises counts as QUEUE, as does any answer but SKIP, so that no pod gets stuck.
 
 Source: kubernetes pkg/scheduler/backend/queue/scheduling_queue.go, isPodWorthRequeuing.
 """

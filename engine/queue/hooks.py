@@ -6,7 +6,7 @@ A hook that raises is reported, and harms no pod but the one that it was called 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -37,7 +37,7 @@ class QueueHooks:
             when they are popped: those popped before may have used up what there was.
         class_key: pods of one priority and preemption policy with equal keys are rejected by the
             same plugins, and their hints agree. None: no other pod is like it.
-        kin: keys by which pods belong together; None: no pod belongs to any other.
+        kin: the key of the pod's gang, None if it is in none; None: there are no gangs.
     """
 
     sort_key: Callable[[PodInfo, float], SortKey]
@@ -47,7 +47,7 @@ class QueueHooks:
     gates_move: bool = False
     order: object = None
     class_key: Callable[[PodInfo], Hashable] = lambda _: None
-    kin: Callable[[PodInfo], Collection[Hashable]] | None = None
+    kin: Callable[[PodInfo], Hashable] | None = None
 
     @property
     def ordered_by(self) -> object:
@@ -63,8 +63,8 @@ class GuardedHooks:
         self._on_fault = on_fault
 
     @property
-    def kin(self) -> Callable[[PodInfo], Collection[Hashable]] | None:
-        """As `QueueHooks.kin`; a pod whose keys cannot be told belongs to no other."""
+    def kin(self) -> Callable[[PodInfo], Hashable] | None:
+        """As `QueueHooks.kin`; a pod is in no gang if the hook raises."""
         # Not kept: in a reference cycle the hooks, and the memo behind them, would live on.
         return None if self.own.kin is None else self._kin
 
@@ -100,9 +100,9 @@ class GuardedHooks:
         """As `QueueHooks.turns_at`; one that raises does not turn."""
         return self._or(math.inf, pod, self.own.turns_at, pod, plugins)
 
-    def _kin(self, pod: PodInfo) -> Collection[Hashable]:
+    def _kin(self, pod: PodInfo) -> Hashable:
         assert self.own.kin is not None
-        return self._or((), pod, self.own.kin, pod)
+        return self._or(None, pod, self.own.kin, pod)
 
     def _or(self, otherwise: T, pod: PodInfo, ask: Callable[..., T], *asked: object) -> T:
         try:

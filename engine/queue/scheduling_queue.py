@@ -237,7 +237,7 @@ class SchedulingQueue:
                 self.on_waiting(queued, ())
             return True
         self._leave(queued)
-        self._kin.drop(self._forget(uid))
+        self._forget(uid)
         self._next_of(queued)
         return True
 
@@ -278,7 +278,7 @@ class SchedulingQueue:
         queued = self._pods.get(uid)
         if queued is not None and queued in self._in_flight:
             self._in_flight.end(queued)
-            self._kin.drop(self._forget(uid))
+            self._forget(uid)
             self._next_of(queued)
 
     def revalidate(self, queued: QueuedPod) -> bool:
@@ -699,11 +699,10 @@ class SchedulingQueue:
 
     # ---- inside: ways out and moves --------------------------------------------------------
 
-    def _forget(self, uid: str) -> QueuedPod:
-        queued = self._pods.pop(uid)
+    def _forget(self, uid: str) -> None:
+        self._kin.drop(self._pods.pop(uid))
         if self.on_gone is not None:
             self.on_gone(uid)
-        return queued
 
     def _leave(self, queued: QueuedPod) -> None:
         match queued.where:

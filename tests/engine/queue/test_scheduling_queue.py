@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -470,3 +471,29 @@ def test_gates_that_look_at_more_than_the_pod_are_asked_again_for_each_that_is_p
 def test_events_are_called_as_in_metrics_of_kube_scheduler(event: ClusterEvent, label: str) -> None:
     """Source: kubernetes pkg/scheduler/framework/types.go, ClusterEvent.Label."""
     assert event.label == label
+
+
+def test_whoever_leaves_is_in_no_gang_any_more(clock: ManualClock) -> None:
+    hooks = QueueHooks(by_priority, gate, HINTS, kin=lambda pod: pod.namespace)
+    queue = SchedulingQueue(clock=clock, hooks=hooks, snapshot=nothing)
+    pods = [waiting(name) for name in ("held", "done", "gone")]
+    for pod in pods:
+        queue.add(pod)
+    popped = {one.pod.name: one for one in (pop(queue), pop(queue))}
+    queue.hold(popped["held"])
+    assert len(queue.kin(pods[0].namespace)) == 3
+    queue.delete(pods[0].uid)
+    queue.done(pods[1].uid)
+    queue.delete(pods[2].uid)
+    assert not queue.kin(pods[0].namespace)
+
+
+@pytest.mark.parametrize("said", [True, None, QueueingHint.QUEUE])
+def test_a_hint_that_does_not_say_skip_wakes(clock: ManualClock, said: Any) -> None:
+    hints = {"Fit": (ClusterEventWithHint(NODE_ADD, lambda *_: said),)}
+    queue = SchedulingQueue(
+        clock=clock, hooks=QueueHooks(by_priority, gate, hints), snapshot=nothing
+    )
+    queue.add(waiting("p"))
+    queue.requeue_rejected(pop(queue), FIT)
+    assert queue.move(NODE_ADD) == 1
