@@ -86,12 +86,8 @@ class Shares:
             self._floats, self._flags = np.empty((4, size)), np.empty((2, size), np.bool_)
         self._cells = [line.data for line in self._lines]
         self._amounts = [
-            (
-                nodes.allocatable(name).data,
-                nodes.requested(name).data,
-                nodes.requested(counted).data,
-            )
-            for name, counted in COUNTED.items()
+            (nodes.allocatable(name).data, nodes.requested(name).data, nodes.requested(more).data)
+            for name, more in COUNTED.items()
         ]
         self._pods = nodes.pod_count.data, nodes.allocatable(PODS).data
         self._present = nodes.present.data
