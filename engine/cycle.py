@@ -124,10 +124,10 @@ def conclude(
     Raises:
         UnfinishedError: a slice of `progress` is used up.
     """
-    progress = progress or SearchProgress()
     decision = decide(pod, snapshot, framework, opinion)
     decision.opinion = opinion
     if decision.rejections is not None and decision.rejections.nodes and framework.rescues:
+        progress = progress or SearchProgress()
         try:
             decision.rescue = framework.post_filter(pod, snapshot, decision.rejections, progress)
         except PluginError as fault:

@@ -144,16 +144,6 @@ class NodeColumns(ReadOff[Node]):
         return self.requested(PODS_THERE)
 
     @property
-    def nonzero_cpu(self) -> IntColumn:
-        """(N,) requested milli-cores, containers without a request counted as 100m."""
-        return self.requested(NONZERO_CPU)
-
-    @property
-    def nonzero_memory(self) -> IntColumn:
-        """(N,) requested bytes, containers without a request counted as 200 MiB."""
-        return self.requested(NONZERO_MEMORY)
-
-    @property
     def unschedulable(self) -> BoolColumn:
         """(N,) cordoned."""
         return self._unschedulable.view(len(self._nodes))
@@ -187,7 +177,7 @@ class NodeColumns(ReadOff[Node]):
         return self._resources.get(resource, self._nothing).capacity.view(len(self._nodes))
 
     def requested(self, resource: str) -> IntColumn:
-        """(N,) sum of the requests of the node's pods."""
+        """(N,) sum of the requests of the node's pods; also of `NONZERO_CPU` and the like."""
         sparse = self._sparse.get(resource)
         if sparse is not None:
             return self._dense(sparse.requested)

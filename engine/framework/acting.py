@@ -5,10 +5,10 @@ The snapshot has the pod on its node already. All answers are data; nothing is c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
 from engine.framework.decision import Decision
 from engine.framework.defaults import DEFAULT_BINDER
@@ -17,10 +17,9 @@ from engine.framework.interface import Binding, Permitted, Points
 from engine.framework.runner import PluginError
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
+from engine.framework.trials import Guard
 from engine.pods.podinfo import PodInfo
 
-#: Calls a plugin's function by (name, point, function, arguments); a fault becomes the framework's.
-Guard = Callable[..., Any]
 Named = tuple[str, Points]
 
 

@@ -29,6 +29,7 @@ from engine.pods.podinfo import PodInfo
 
 _POD = int(Cause.POD)
 Guard = Callable[..., Any]
+"""Calls a plugin by name, point, function and arguments; a fault becomes the framework's."""
 
 
 class Filtering(NamedTuple):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from engine.framework.interface import MAX_SCORE, Scores
 from engine.framework.snapshot import BoolColumn, IntColumn, NodeColumns
-from engine.plugins.shares import EXACT
+from engine.plugins.shares import COUNTED, EXACT
 from engine.pods.podinfo import CPU, MEMORY, is_counted, is_scalar_resource
 
 _MAX_SHAPE_SCORE: Final = 10
@@ -84,11 +84,7 @@ def counting(
 
 def used_of(nodes: NodeColumns, resource: str) -> IntColumn:
     """What of a resource is used as scores count it."""
-    if resource == CPU:
-        return nodes.nonzero_cpu
-    if resource == MEMORY:
-        return nodes.nonzero_memory
-    return nodes.requested(resource)
+    return nodes.requested(COUNTED.get(resource, resource))
 
 
 _Share = tuple[Scores, BoolColumn]

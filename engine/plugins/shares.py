@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from engine.framework.derived import Place
 from engine.framework.interface import MAX_SCORE, Scores, State
 from engine.framework.snapshot import BoolColumn, FloatColumn, NodeColumns, Rows, Snapshot
-from engine.pods.podinfo import CPU, MEMORY, PODS, PodInfo
+from engine.pods.podinfo import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PODS, PodInfo
 
 EXACT: Final = 1 << 45
 """200 times a whole number below it is exact as a float, and so is a quotient rounded down."""
 HALF: Final = MAX_SCORE // 2
 _TWICE: Final = 2 * MAX_SCORE
-_BOTH: Final = (CPU, MEMORY)
+COUNTED: Final = {CPU: NONZERO_CPU, MEMORY: NONZERO_MEMORY}
+"""What is summed up of each for scores."""
 _FEW_ROWS: Final = 8
 _ALL: Final = slice(None)
 _THERE: Final = slice(0, 2)
@@ -85,8 +86,8 @@ class Shares:
             self._floats, self._flags = np.empty((4, size)), np.empty((2, size), np.bool_)
         self._cells = [line.data for line in self._lines]
         self._amounts = [
-            (nodes.allocatable(name).data, nodes.requested(name).data, used.data)
-            for name, used in zip(_BOTH, (nodes.nonzero_cpu, nodes.nonzero_memory), strict=True)
+            (nodes.allocatable(name).data, nodes.requested(name).data, nodes.requested(more).data)
+            for name, more in COUNTED.items()
         ]
         self._pods = nodes.pod_count.data, nodes.allocatable(PODS).data
         self._present = nodes.present.data
@@ -103,11 +104,9 @@ class Shares:
         nodes = self._nodes
         count = len(nodes.present[rows])
         lines, odd = np.empty((_LINES, count)), np.zeros(count, np.bool_)
-        for i, (name, counted) in enumerate(
-            zip(_BOTH, (nodes.nonzero_cpu, nodes.nonzero_memory), strict=True)
-        ):
+        for i, (name, counted) in enumerate(COUNTED.items()):
             there, held = nodes.allocatable(name)[rows], nodes.requested(name)[rows]
-            used = counted[rows]
+            used = nodes.requested(counted)[rows]
             wrong = (there <= 0) | (there >= EXACT)
             for amount in (held, used):
                 wrong |= (amount < 0) | (amount >= EXACT)
@@ -233,9 +232,9 @@ class FitJoint:
         """See `Joint.row`."""
         nodes = snapshot.nodes
         pods, limits = nodes.pod_count.data, nodes.allocatable(PODS).data
-        there, there_too = (nodes.allocatable(name).data for name in _BOTH)
-        held, held_too = (nodes.requested(name).data for name in _BOTH)
-        used, used_too = nodes.nonzero_cpu.data, nodes.nonzero_memory.data
+        there, there_too = (nodes.allocatable(name).data for name in COUNTED)
+        held, held_too = (nodes.requested(name).data for name in COUNTED)
+        used, used_too = (nodes.requested(counted).data for counted in COUNTED.values())
         (add, add_too), (counts, counts_too) = self._adds, self._counts
         most, most_too = map(max, self._adds, self._needs)
         need, need_too = (need or _ANY_ROOM for need in self._needs)

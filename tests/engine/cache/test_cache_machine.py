@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from engine.framework.snapshot import Cause
+from engine.pods.podinfo import NONZERO_CPU
 from tests.builders import Cache, make_node, make_pod
 
 NODES = [f"n{i}" for i in range(4)]
@@ -72,7 +73,7 @@ class CacheMachine(RuleBasedStateMachine):
             assert nodes.name(row) == name
             assert nodes.allocatable("cpu")[row] == milli
             assert nodes.requested("cpu")[row] == sum(pod[1] for pod in here)
-            assert nodes.nonzero_cpu[row] >= nodes.requested("cpu")[row]
+            assert nodes.requested(NONZERO_CPU)[row] >= nodes.requested("cpu")[row]
             assert nodes.pod_count[row] == len(here)
         gone = ~nodes.present
         assert not nodes.requested("cpu")[gone].any()
@@ -96,7 +97,7 @@ class CacheMachine(RuleBasedStateMachine):
         columns = {
             "present": (nodes.present, Cause.ANY),
             "pod_count": (nodes.pod_count, Cause.POD),
-            "nonzero_cpu": (nodes.nonzero_cpu, Cause.POD),
+            "nonzero_cpu": (nodes.requested(NONZERO_CPU), Cause.POD),
             "requested": (nodes.requested("cpu"), Cause.POD),
             "allocatable": (nodes.allocatable("cpu"), Cause.ALLOCATABLE),
             "unschedulable": (nodes.unschedulable, Cause.TAINTS),

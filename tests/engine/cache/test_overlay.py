@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.framework.snapshot import Cause, Snapshot
-from engine.pods.podinfo import NONZERO_CPU
+from engine.pods.podinfo import NONZERO_CPU, NONZERO_MEMORY
 from tests.builders import Cache, make_node, make_pod
 from tests.effort import examples
 
@@ -41,7 +41,8 @@ placed = st.lists(st.tuples(pods, st.sampled_from(["a", "b", "c"])), max_size=8)
 def seen(snapshot: Snapshot) -> object:
     """All that a reader may see, but for the order of pods."""
     nodes, pods = snapshot.nodes, snapshot.pods
-    sums = [nodes.pod_count, nodes.nonzero_cpu, nodes.nonzero_memory, nodes.requested("cpu")]
+    nonzero = [nodes.requested(NONZERO_CPU), nodes.requested(NONZERO_MEMORY)]
+    sums = [nodes.pod_count, *nonzero, nodes.requested("cpu")]
     sums += [nodes.requested(GPU), nodes.requested("none"), nodes.allocatable("cpu")]
     texts = snapshot.dictionary.texts
     columns = [getattr(pods, kind)(*column).tolist() for kind, column in COLUMNS.items()]
