@@ -1,4 +1,4 @@
-"""The cycle: ties fall the same way, and what a plugin says or raises counts for the pod."""
+"""The cycle: what the memo remembers never changes a decision, and ties fall the same way."""
 
 from __future__ import annotations
 
@@ -21,6 +21,80 @@ from engine.framework.runtime import Framework
 from engine.framework.status import Code, unresolvable, unschedulable
 from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.effort import examples
+
+SIZES = ("100m", "1", "3", "4", "5")
+TAINTS = (
+    [],
+    [{"key": "a", "value": "b", "effect": "NoSchedule"}],
+    [{"key": "c", "value": "", "effect": "PreferNoSchedule"}],
+    [{"key": key, "value": "", "effect": "PreferNoSchedule"} for key in "cd"],
+)
+TOLERATIONS = ([], [{"key": "a", "operator": "Exists"}])
+SELECTORS = (None, {"zone": "z0"}, {"zone": "z9"})
+
+node_events = st.tuples(
+    st.just("node"),
+    st.integers(0, 5),
+    st.sampled_from(SIZES),
+    st.integers(0, 2),
+    st.sampled_from(TAINTS),
+    st.booleans(),
+)
+gone_events = st.tuples(st.sampled_from(["node gone", "pod gone"]), st.integers(0, 5))
+pod_events = st.tuples(
+    st.just("schedule"),
+    st.sampled_from(SIZES),
+    st.sampled_from(TOLERATIONS),
+    st.sampled_from(SELECTORS),
+)
+
+
+def run(events, memo_bytes):
+    cache = Cache()
+    framework = Framework(Profile("berth", default_plugins()), memo_bytes=memo_bytes)
+    decisions = []
+    for number, event in enumerate(events):
+        match event:
+            case ("node", index, cpu, zone, taints, cordoned):
+                cache.add_node(
+                    make_node(
+                        f"n{index}",
+                        cpu=cpu,
+                        labels={"zone": f"z{zone}"},
+                        taints=taints,
+                        unschedulable=cordoned,
+                    )
+                )
+            case ("node gone", index):
+                cache.remove_node(f"n{index}")
+            case ("pod gone", index):
+                cache.remove_pod(f"uid-default-p{index}")
+            case ("schedule", cpu, tolerations, selector):
+                spec = {"tolerations": tolerations, "nodeSelector": selector}
+                pod = make_pod(f"p{number}", cpu=cpu, spec=spec)
+                decision = decide(pod, cache.snapshot(0.0), framework)
+                decisions.append(
+                    (
+                        decision.node,
+                        decision.feasible,
+                        decision.total,
+                        decision.ties,
+                        decision.scores,
+                        dict(decision.rejected),
+                        decision.fit_error and decision.fit_error.message(),
+                        decision.fit_error and decision.fit_error.plugins,
+                        decision.error,
+                    )
+                )
+                if decision.node:
+                    cache.assume(pod, decision.node)
+    return decisions
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.lists(st.one_of(node_events, pod_events, pod_events, gone_events), max_size=25))
+def test_what_is_remembered_never_changes_a_decision(events):
+    assert run(events, 1 << 20) == run(events, 0)
 
 
 def cluster(count=5, **how):
