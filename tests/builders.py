@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import structs
+
 from engine.cache import cache
 from engine.configuration.scheduler import ProfileDocument
 from engine.framework.profile import Weighted
@@ -84,6 +86,12 @@ def pod_object(
             "status": status or {},
         },
     )
+
+
+def changed(thing: Any, **parts: dict[str, Any]) -> Any:
+    """An object as it is with other values: `changed(pod, metadata={"labels": {}})`."""
+    new = {name: structs.replace(getattr(thing, name), **part) for name, part in parts.items()}
+    return structs.replace(thing, **new)
 
 
 def make_pod(name: str, **how: Any) -> PodInfo:

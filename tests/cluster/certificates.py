@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,6 +68,13 @@ class Authority:
         )
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         return self._issue(name, subject, ExtendedKeyUsageOID.SERVER_AUTH, names, key)
+
+    def tls(self) -> ssl.SSLContext:
+        """That of a server which has a certificate of this authority."""
+        pair = self.server("server")
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=self.certificate)
+        context.load_cert_chain(pair.certificate, pair.key)
+        return context
 
     def client(self, user: str, *groups: str) -> KeyPair:
         """A certificate that authenticates as `user` (CN) in `groups` (O)."""

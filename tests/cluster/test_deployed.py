@@ -13,6 +13,7 @@ from engine.serving.server import ServerOptions
 from tests.cluster import manifests
 from tests.cluster.berth import node, pod
 from tests.cluster.certificates import Authority
+from tests.cluster.cluster import CRDS, defined
 from tests.cluster.deployed import Deployed
 from tests.cluster.process import Process, free_port, wait_until
 from tests.cluster.scraping import get
@@ -22,28 +23,6 @@ pytestmark = pytest.mark.cluster
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-POD_GROUPS = {
-    "metadata": {
-        "name": "podgroups.scheduling.x-k8s.io",
-        "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
-    },
-    "spec": {
-        "group": "scheduling.x-k8s.io",
-        "scope": "Namespaced",
-        "names": {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup"},
-        "versions": [
-            {
-                "name": "v1alpha1", "served": True, "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object", "x-kubernetes-preserve-unknown-fields": True
-                    }
-                },
-            }
-        ],
-    },
-}  # fmt: skip
 #: What the roles allow for kinds that this server does not have.
 ABSENT = {
     ("scheduling.k8s.io", "podgroups", "watch"),
@@ -77,7 +56,7 @@ def test_the_roles_allow_what_is_done_and_nothing_else(deployed):
     for name, value in (("low", 1), ("high", 1000)):
         path = "/apis/scheduling.k8s.io/v1/priorityclasses"
         deployed.create(path, {"metadata": {"name": name}, "value": value})
-    deployed.create(CRDS, POD_GROUPS)
+    deployed.create(CRDS, defined("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup"))
     groups = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
     wait_until("pod groups are there", lambda: deployed.plane.request("GET", groups)[0] == 200)
     berth.start()

@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import yaml
 
-from tests.cluster.berth import Berth, node, pod
-from tests.cluster.process import wait_until
+from tests.cluster.berth import node
+from tests.cluster.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
 
@@ -52,61 +52,32 @@ class Extender:
         self._server.server_close()
 
 
-class Cluster:
-    def __init__(self, control_plane, namespace, kubectl, folder, kube_scheduler):
-        self.api, self.namespace, self.kubectl = control_plane, namespace, kubectl
-        self._folder, self._kube_scheduler = folder, kube_scheduler
-        self._started = []
+class Extended(Cluster):
+    """Nodes, and schedulers with extenders."""
 
-    def creates(self, kind, body):
-        document = yaml.safe_dump({"apiVersion": "v1", "kind": kind, **body})
-        self.kubectl("create", "-f", "-", stdin=document)
+    def __init__(self, kube_scheduler, *how):
+        super().__init__(*how)
+        self._kube_scheduler = kube_scheduler
 
-    def starts(self, scheduler, *extenders):
+    def extends(self, scheduler, *extenders):
         """A scheduler with these extenders."""
         if scheduler == STOCK:
             self._kube_scheduler(extenders=list(extenders))
             return
-        folder = self._folder / "berth"
-        (folder / "policies").mkdir(parents=True)
-        (folder / "policies" / "any.policy").write_text("score: 50\n")
-        config = folder / "config.yaml"
         document = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
             "profiles": [{"schedulerName": scheduler}],
             "extenders": list(extenders),
         }
+        config = self.folder / "config.yaml"
         config.write_text(yaml.safe_dump(document))
-        flags = ("--config", config, "--policies", folder / "policies")
-        berth = Berth(self.api, folder, *flags)
-        self._started.append(berth)
-        berth.start()
-
-    def stop(self):
-        for one in self._started:
-            assert one.end() == 0
-
-    def get(self, name):
-        path = f"/api/v1/namespaces/{self.namespace}/pods/{name}"
-        status, found = self.api.request("GET", path)
-        return found if status == 200 else None
-
-    def node_of(self, name):
-        found = self.get(name)
-        return None if found is None else found["spec"].get("nodeName")
-
-    def why(self, name):
-        """Reason and message of the condition of a pod that waits."""
-        for one in self.get(name)["status"].get("conditions", ()):
-            if one["type"] == "PodScheduled" and one["status"] == "False":
-                return one["reason"], one["message"]
-        return None
+        self.rules("--config", config, any="score: 50\n")
 
 
 @pytest.fixture
-def cluster(control_plane, namespace, no_nodes, kubectl, tmp_path, kube_scheduler):
-    made = Cluster(control_plane, namespace, kubectl, tmp_path, kube_scheduler)
+def cluster(control_plane, namespace, no_nodes, tmp_path, kube_scheduler):
+    made = Extended(kube_scheduler, control_plane, namespace, tmp_path)
     yield made
     made.stop()
 
@@ -156,35 +127,34 @@ def the_first_or_last(question):
 
 def test_both_put_pods_where_extenders_want_them_and_say_the_same(cluster, extender):
     for n in range(9):
-        cluster.creates("Node", node(f"n{n}", {"third": str(n % 3)}))
+        cluster.node(f"n{n}", {"third": str(n % 3)})
     one, two = extender(filter=by_thirds), extender(score=the_first_or_last)
     configured = (
         {"urlPrefix": one.url, "filterVerb": "filter"},
         {"urlPrefix": two.url, "prioritizeVerb": "score", "weight": 50, "nodeCacheCapable": True},
     )
     for scheduler in (STOCK, "berth"):
-        cluster.starts(scheduler, *configured)
+        cluster.extends(scheduler, *configured)
         for n in range(PODS):
-            cluster.creates("Pod", pod(f"{scheduler}-{n}", cluster.namespace, scheduler))
+            cluster.pod(f"{scheduler}-{n}", scheduler=scheduler)
         for name in ("never", "fails"):
-            cluster.creates("Pod", pod(f"{name}-{scheduler}-1", cluster.namespace, scheduler))
+            cluster.pod(f"{name}-{scheduler}-1", scheduler=scheduler)
     placed = {}
     for scheduler in (STOCK, "berth"):
-        names = [f"{scheduler}-{n}" for n in range(PODS)]
-        wait_until("all are bound", lambda names=names: all(map(cluster.node_of, names)))
-        placed[scheduler] = [cluster.node_of(name) for name in names]
-        for name in ("never", "fails"):
-            name = f"{name}-{scheduler}-1"
-            wait_until(f"{name} is told", lambda name=name: cluster.why(name))
+        placed[scheduler] = cluster.placed(*[f"{scheduler}-{n}" for n in range(PODS)])
     assert placed[STOCK] == placed["berth"]
     assert len(set(placed["berth"])) == 6, "three thirds, the first or the last of each"
-    reason, message = cluster.why(f"never-{STOCK}-1")
+    reason, message = cluster.refused(f"never-{STOCK}-1")
     # Said by versions before 1.37, whose claims are preempted by a plugin's own search.
     message = message.replace("no new claims to deallocate, ", "")
-    assert (reason, message) == cluster.why("never-berth-1")
-    assert "8 no licence is free" in cluster.why("never-berth-1")[1]
-    assert cluster.why(f"fails-{STOCK}-1")[0] == cluster.why("fails-berth-1")[0] == "SchedulerError"
-    assert cluster.why("fails-berth-1")[1].endswith(f"{one.url}/filter: it answers HTTP 500")
+    assert (reason, message) == cluster.refused("never-berth-1")
+    assert "8 no licence is free" in cluster.refused("never-berth-1")[1]
+    assert (
+        cluster.refused(f"fails-{STOCK}-1")[0]
+        == cluster.refused("fails-berth-1")[0]
+        == "SchedulerError"
+    )
+    assert cluster.refused("fails-berth-1")[1].endswith(f"{one.url}/filter: it answers HTTP 500")
 
 
 @pytest.mark.parametrize("scheduler", [STOCK, "berth"])
@@ -194,7 +164,7 @@ def test_an_extender_binds_and_says_who_is_evicted(cluster, extender, scheduler)
         meta = {"name": name, "namespace": namespace, "uid": question["PodUID"]}
         body = {"metadata": meta, "target": {"kind": "Node", "name": question["Node"]}}
         path = f"/api/v1/namespaces/{namespace}/pods/{name}/binding"
-        status, answer = cluster.api.request("POST", path, body)
+        status, answer = cluster.plane.request("POST", path, body)
         return {"Error": "" if status == 201 else str(answer)}
 
     def preempt(question):
@@ -203,21 +173,19 @@ def test_an_extender_binds_and_says_who_is_evicted(cluster, extender, scheduler)
         return {"NodeNameToMetaVictims": {"n2": victims["n2"]}}
 
     for name in ("n1", "n2"):
-        cluster.creates("Node", node(name, cpu="2"))
+        cluster.node(name, cpu="2")
     made = extender(bind=bind, preempt=preempt)
     verbs = {"bindVerb": "bind", "preemptVerb": "preempt", "nodeCacheCapable": True}
-    cluster.starts(scheduler, {"urlPrefix": made.url, **verbs})
+    cluster.extends(scheduler, {"urlPrefix": made.url, **verbs})
     for name in ("a", "b"):
-        cluster.creates("Pod", pod(name, cluster.namespace, scheduler, cpu="1500m"))
-    wait_until("both are bound", lambda: cluster.node_of("a") and cluster.node_of("b"))
+        cluster.pod(name, scheduler=scheduler, cpu="1500m")
+    cluster.placed("a", "b")
     assert sorted(q["PodName"] for verb, q in made.asked if verb == "bind") == ["a", "b"]
     on_n2 = next(name for name in ("a", "b") if cluster.node_of(name) == "n2")
 
-    important = pod("important", cluster.namespace, scheduler, cpu="1500m")
-    important["spec"]["priorityClassName"] = "system-node-critical"
-    cluster.creates("Pod", important)
-    wait_until("the important one is bound", lambda: cluster.node_of("important"))
-    assert cluster.node_of("important") == "n2"
+    critical = {"priorityClassName": "system-node-critical"}
+    there = cluster.goes("important", scheduler=scheduler, spec=critical, cpu="1500m")
+    assert there == "n2"
     assert cluster.get(on_n2) is None
 
 
@@ -264,26 +232,24 @@ class SharedCards:
 def test_an_extender_gives_away_parts_of_cards(cluster, extender, scheduler):
     memory = "example.com/card-memory"
     for name in ("n1", "n2"):
-        cluster.creates("Node", node(name, **{memory: str(CARD * CARDS)}))
-    cards = SharedCards(cluster.api, cluster.namespace)
+        cluster.node(name, **{memory: str(CARD * CARDS)})
+    cards = SharedCards(cluster.plane, cluster.namespace)
     made = extender(filter=cards.filter, bind=cards.bind)
     verbs = {"filterVerb": "filter", "bindVerb": "bind", "nodeCacheCapable": True}
     managed = [{"name": memory, "ignoredByScheduler": False}]
-    cluster.starts(scheduler, {"urlPrefix": made.url, **verbs, "managedResources": managed})
-    cluster.creates("Pod", pod("other", cluster.namespace, scheduler))
+    cluster.extends(scheduler, {"urlPrefix": made.url, **verbs, "managedResources": managed})
+    cluster.pod("other", scheduler=scheduler)
     amounts = {memory: "5"}
     for name in ("a", "b", "c", "d", "left"):  # who is bound is seen by the next question
-        wants = pod(name, cluster.namespace, scheduler)
-        wants["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
-        cluster.creates("Pod", wants)
+        wants = {"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
+        cluster.pod(name, scheduler=scheduler, spec={"containers": [wants]})
         if name != "left":
-            wait_until(f"{name} is bound", lambda name=name: cluster.node_of(name))
-    wait_until("the fifth is told", lambda: cluster.why("left"))
-    reason, message = cluster.why("left")
+            cluster.placed(name)
+    reason, message = cluster.refused("left")
     assert reason == "Unschedulable"
     assert message.startswith("0/2 nodes are available: 2 no card has so much. ")
     assert [q["PodName"] for verb, q in made.asked if verb == "bind"] == ["a", "b", "c", "d"]
-    wait_until("who wants no card is bound", lambda: cluster.node_of("other"))
+    cluster.placed("other")
     assert "other" not in {q["Pod"]["metadata"]["name"] for verb, q in made.asked if verb != "bind"}
-    cluster.kubectl("delete", "pod", "a", "--namespace", cluster.namespace)
-    wait_until("its place is taken", lambda: cluster.node_of("left"))
+    cluster.delete("a")
+    cluster.placed("left")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-import yaml
 
 from tests.cluster import binaries
-from tests.cluster.berth import Berth, node, pod
+from tests.cluster.cluster import CRDS, Cluster, defined
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.cutting import Door
 from tests.cluster.process import wait_until
@@ -16,161 +15,53 @@ pytestmark = pytest.mark.cluster
 
 GROUP = "scheduling.x-k8s.io"
 LABEL = f"{GROUP}/pod-group"
-#: Source: scheduler-plugins manifests/crds, what of it decides.
-CRD = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {
-        "name": f"podgroups.{GROUP}",
-        "annotations": {
-            "api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"
-        },
-    },
-    "spec": {
-        "group": GROUP,
-        "names": {
-            "kind": "PodGroup",
-            "listKind": "PodGroupList",
-            "plural": "podgroups",
-            "singular": "podgroup",
-            "shortNames": ["pg", "pgs"],
-        },
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {
-                            "spec": {
-                                "type": "object",
-                                "properties": {
-                                    "minMember": {"type": "integer", "format": "int32"},
-                                    "minResources": {
-                                        "type": "object",
-                                        "additionalProperties": {
-                                            "anyOf": [{"type": "integer"}, {"type": "string"}],
-                                            "x-kubernetes-int-or-string": True,
-                                        },
-                                    },
-                                    "scheduleTimeoutSeconds": {
-                                        "type": "integer",
-                                        "format": "int32",
-                                    },
-                                },
-                            },
-                            "status": {
-                                "type": "object",
-                                "x-kubernetes-preserve-unknown-fields": True,
-                            },
-                        },
-                    }
-                },
-            }
-        ],
-    },
-}
+GROUPS = f"/apis/{GROUP}/v1alpha1/podgroups"
 
 
-class Cluster:
-    def __init__(self, control_plane, namespace, kubectl):
-        self._api, self.namespace, self.kubectl = control_plane, namespace, kubectl
-
-    def applies(self, *objects):
-        self.kubectl("apply", "-f", "-", stdin="\n---\n".join(map(yaml.safe_dump, objects)))
+class Gangs(Cluster):
+    """Pods of gangs and their PodGroups."""
 
     def group(self, name, minimum, **spec):
-        self.applies(
-            {
-                "apiVersion": f"{GROUP}/v1alpha1",
-                "kind": "PodGroup",
-                "metadata": {"name": name, "namespace": self.namespace},
-                "spec": {"minMember": minimum, **spec},
-            }
-        )
+        body = {"apiVersion": f"{GROUP}/v1alpha1", "kind": "PodGroup", "metadata": {"name": name}}
+        path = self.path("podgroups", group=f"apis/{GROUP}/v1alpha1")
+        self.create(path, body | {"spec": {"minMember": minimum, **spec}})
 
-    def members(self, group, *numbers, cpu="1500m", **spec):
-        pods = []
+    def members(self, group, *numbers, **spec):
         for number in numbers:
-            one = pod(f"{group}-{number}", self.namespace, cpu=cpu)
-            one["metadata"]["labels"] = {LABEL: group}
-            one["spec"] |= spec
-            pods.append({"apiVersion": "v1", "kind": "Pod", **one})
-        self.applies(*pods)
-
-    def delete(self, name):
-        self.kubectl("-n", self.namespace, "delete", "pod", name, "--wait=false")
+            self.pod(f"{group}-{number}", labels={LABEL: group}, spec=spec, cpu="1500m")
 
     def nodes(self, *names):
         for name in names:
-            self.applies({"apiVersion": "v1", "kind": "Node", **node(name, cpu="2")})
-
-    def where(self):
-        _, found = self._api.request("GET", f"/api/v1/namespaces/{self.namespace}/pods")
-        return {one["metadata"]["name"]: one["spec"].get("nodeName") for one in found["items"]}
-
-    def bound(self):
-        return {name for name, there in self.where().items() if there}
-
-    def told(self, name, words):
-        """Waits until `kubectl describe` says so."""
-        wait_until(f"describe {name}: {words}", lambda: words in self.described(name))
-
-    def described(self, name):
-        return self.kubectl("-n", self.namespace, "describe", "pod", name).stdout
+            self.node(name, cpu="2")
 
 
 @pytest.fixture(scope="module")
 def kind_of_groups(control_plane):
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    status, answer = control_plane.request("POST", path, CRD)
+    body = defined(GROUP, "v1alpha1", "podgroups", "PodGroup")
+    status, answer = control_plane.request("POST", CRDS, body)
     assert status == 201, answer
-    wait_until(
-        "the kind is served",
-        lambda: control_plane.request("GET", f"/apis/{GROUP}/v1alpha1/podgroups")[0] == 200,
-    )
+    wait_until("the kind is served", lambda: control_plane.request("GET", GROUPS)[0] == 200)
     yield
-    control_plane.request("DELETE", f"{path}/podgroups.{GROUP}")
+    control_plane.request("DELETE", f"{CRDS}/podgroups.{GROUP}")
 
 
 @pytest.fixture
-def cluster(control_plane, namespace, no_nodes, kubectl, kind_of_groups):
-    made = Cluster(control_plane, namespace, kubectl)
+def cluster(control_plane, namespace, no_nodes, kind_of_groups, tmp_path):
+    made = Gangs(control_plane, namespace, tmp_path)
     yield made
-    path = f"/apis/{GROUP}/v1alpha1/namespaces/{namespace}/podgroups"
+    made.stop()
+    path = made.path("podgroups", group=f"apis/{GROUP}/v1alpha1")
     control_plane.request("DELETE", path)
 
 
-@pytest.fixture
-def berth(control_plane, tmp_path):
-    started = []
-
-    def start(text):
-        policies = tmp_path / "policies"
-        policies.mkdir(exist_ok=True)
-        (policies / "gangs.policy").write_text(text)
-        scheduler = Berth(control_plane, tmp_path / f"berth-{len(started)}", "--policies", policies)
-        started.append(scheduler)
-        scheduler.start()
-        return scheduler
-
-    yield start
-    for scheduler in started:
-        scheduler.process.stop(seconds=5)
-
-
-def test_coscheduling_from_its_own_values(cluster, berth):
+def test_coscheduling_from_its_own_values(cluster):
     """permitWaitingTimeSeconds: 10, podGroupBackoffSeconds: 0, and minMember of PodGroups."""
     cluster.nodes("n1", "n2", "n3")
-    scheduler = berth("use coscheduling (permit_wait = 10s, backoff = 0s)\n")
+    cluster.rules(gangs="use coscheduling (permit_wait = 10s, backoff = 0s)\n")
     cluster.members("train", 0, 1)
-    cluster.told("train-0", "gang train does not say how many members it needs")
+    cluster.refused("train-0", "gang train does not say how many members it needs")
     cluster.group("train", 3)
-    cluster.told("train-0", "gang train has 2 of the 3 members that it needs")
+    cluster.refused("train-0", "gang train has 2 of the 3 members that it needs")
     assert not cluster.bound()
     cluster.members("train", 2)
     wait_until("all are bound", lambda: len(cluster.bound()) == 3)
@@ -179,24 +70,20 @@ def test_coscheduling_from_its_own_values(cluster, berth):
     cluster.nodes("n4")
     cluster.group("next", 2)
     cluster.members("next", 0, 1)
-    cluster.told("next-0", "gang next: 1 of the 2 members that it needs fit")
-    cluster.applies(
-        {"apiVersion": "v1", "kind": "Pod", **pod("web", cluster.namespace, cpu="1500m")}
-    )
-    wait_until("the other is bound", lambda: "web" in cluster.bound())
+    cluster.refused("next-0", "gang next: 1 of the 2 members that it needs fit")
+    cluster.goes("web", cpu="1500m")
     cluster.delete("train-0")
     cluster.delete("train-1")
-    wait_until("the next is bound", lambda: {"next-0", "next-1"} <= cluster.bound())
-    assert scheduler.end() == 0
+    cluster.placed("next-0", "next-1")
 
 
-def test_a_gang_waits_until_the_cluster_has_what_its_group_asks_for(cluster, berth):
+def test_a_gang_waits_until_the_cluster_has_what_its_group_asks_for(cluster):
     cluster.nodes("n1", "n2")
-    berth("use coscheduling (permit_wait = 10s, backoff = 0s)\n")
+    cluster.rules(gangs="use coscheduling (permit_wait = 10s, backoff = 0s)\n")
     cluster.group("asks", 2, minResources={"cpu": 5})
     cluster.members("asks", 0, 1)
     words = "less is free than minResources of PodGroup asks: cpu: 5 asked for, 4 free"
-    cluster.told("asks-1", f"gang asks: {words}")
+    cluster.refused("asks-1", f"gang asks: {words}")
     assert not cluster.bound()
     cluster.nodes("n3")
     wait_until("all are bound", lambda: len(cluster.bound()) == 2)
@@ -205,62 +92,52 @@ def test_a_gang_waits_until_the_cluster_has_what_its_group_asks_for(cluster, ber
 GANG = f"gang: by pod.label[{LABEL}] min group.min_member wait 5m"
 
 
-def test_of_two_gangs_with_room_for_one_the_other_takes_nothing(cluster, berth):
+def test_of_two_gangs_with_room_for_one_the_other_takes_nothing(cluster):
     cluster.nodes("n1", "n2", "n3")
     cluster.group("a", 2)
     cluster.group("b", 2)
     cluster.members("a", 0)
     cluster.members("b", 0, 1)
     cluster.members("a", 1)
-    berth(f"{GANG}\n")
+    cluster.rules(gangs=f"{GANG}\n")
     wait_until("one is bound", lambda: len(cluster.bound()) >= 2)
     (started,) = {name[0] for name in cluster.bound()}
     other = "b" if started == "a" else "a"
-    cluster.told(f"{other}-1", f"gang {other}: 1 of the 2 members that it needs fit")
+    cluster.refused(f"{other}-1", f"gang {other}: 1 of the 2 members that it needs fit")
     assert len(cluster.bound()) == 2
     cluster.nodes("n4")
     wait_until("both are bound", lambda: len(cluster.bound()) == 4)
 
 
-def test_waiting_members_survive_a_restart_and_a_rule_that_goes(cluster, berth, tmp_path):
+def test_waiting_members_survive_a_restart_and_a_rule_that_goes(cluster):
     cluster.nodes("n1", "n2")
     cluster.group("w", 3)
     cluster.members("w", 0, 1, 2)
     waits = f"{GANG} reject above 40% missing\n"
-    first = berth(waits)
-    cluster.told("w-0", "gang w: 2 of 3 members have a node; w-")
-    assert first.end() == 0
+    cluster.rules(gangs=waits)
+    cluster.refused("w-0", "gang w: 2 of 3 members have a node; w-")
+    assert cluster.berth.end() == 0
     assert not cluster.bound()
-    berth(waits)
-    cluster.told("w-1", "gang w: 2 of 3 members have a node; w-")
+    cluster.berth.start()
+    cluster.refused("w-1", "gang w: 2 of 3 members have a node; w-")
     assert not cluster.bound()
-    (tmp_path / "policies" / "gangs.policy").write_text("score: 50\n")
+    cluster.config_map(gangs="score: 50\n")
     wait_until("those with a node are bound", lambda: len(cluster.bound()) == 2)
 
 
-def test_a_gang_preempts_only_where_it_can_start(cluster, berth, control_plane):
-    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
-    name = f"{cluster.namespace}-high"
-    control_plane.request("POST", path, {"metadata": {"name": name}, "value": 1000})
+def test_a_gang_preempts_only_where_it_can_start(cluster):
+    name = cluster.priority(1000)
     cluster.nodes("n1", "n2")
-    berth(f"{GANG}\n")
+    cluster.rules(gangs=f"{GANG}\n")
     for number in range(2):
-        cluster.applies(
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                **pod(f"low-{number}", cluster.namespace, cpu="1500m"),
-            }
-        )
-    wait_until("the nodes are full", lambda: len(cluster.bound()) == 2)
+        cluster.goes(f"low-{number}", cpu="1500m")
     cluster.group("three", 3)
     cluster.members("three", 0, 1, 2, priorityClassName=name)
-    cluster.told("three-0", "gang three: 0 of the 3 members that it needs fit")
+    cluster.refused("three-0", "gang three: 0 of the 3 members that it needs fit")
     assert len(cluster.bound()) == 2
     cluster.group("two", 2)
     cluster.members("two", 0, 1, priorityClassName=name)
     wait_until("it has their places", lambda: cluster.bound() == {"two-0", "two-1"})
-    control_plane.request("DELETE", f"{path}/{name}")
 
 
 @pytest.mark.skipif(
@@ -276,50 +153,25 @@ def test_the_groups_of_kubernetes_itself(tmp_path):
         ),
     )
     plane.start()
+    cluster = Cluster(plane, "default", tmp_path)
     try:
-        policies = tmp_path / "policies"
-        policies.mkdir()
-        (policies / "gangs.policy").write_text("gang: by pod.group\n")
         for name in ("a1", "b1", "b2"):
-            item = node(name, {"rack": name[0]}, cpu="2")
-            status, answer = plane.request("POST", "/api/v1/nodes", item)
-            assert status == 201, answer
+            cluster.node(name, {"rack": name[0]}, cpu="2")
         group = {
             "schedulingPolicy": {"gang": {"minCount": 2}},
             "schedulingConstraints": {"topology": [{"key": "rack"}]},
         }
-        path = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
-        status, answer = plane.request("POST", path, {"metadata": {"name": "own"}, "spec": group})
-        assert status == 201, answer
-        scheduler = Berth(plane, tmp_path / "berth", "--policies", policies)
-        scheduler.start()
-
-        def bound():
-            _, found = plane.request("GET", "/api/v1/namespaces/default/pods")
-            return {
-                one["metadata"]["name"]: one["spec"]["nodeName"]
-                for one in found["items"]
-                if one["spec"].get("nodeName")
-            }
-
-        def comes(name):
-            body = pod(name, "default", cpu="1500m")
-            body["spec"]["schedulingGroup"] = {"podGroupName": "own"}
-            status, answer = plane.request("POST", "/api/v1/namespaces/default/pods", body)
-            assert status == 201, answer
-            assert answer["spec"]["schedulingGroup"] == {"podGroupName": "own"}
-
-        def said():
-            _, found = plane.request("GET", "/api/v1/namespaces/default/pods/own-0")
-            return " ".join(one["message"] for one in found["status"].get("conditions", ()))
-
-        comes("own-0")
-        wait_until("it waits", lambda: "1 of the 2 members" in said())
-        assert not bound()
-        comes("own-1")
-        wait_until("both are bound", lambda: len(bound()) == 2)
-        assert sorted(bound().values()) == ["b1", "b2"]
-        assert scheduler.end() == 0
+        path = cluster.path("podgroups", group="apis/scheduling.k8s.io/v1beta1")
+        cluster.create(path, {"metadata": {"name": "own"}, "spec": group})
+        cluster.rules(gangs="gang: by pod.group\n")
+        own = {"schedulingGroup": {"podGroupName": "own"}}
+        cluster.pod("own-0", cpu="1500m", spec=own)
+        assert cluster.get("own-0")["spec"]["schedulingGroup"] == own["schedulingGroup"]
+        cluster.refused("own-0", "1 of the 2 members")
+        assert not cluster.bound()
+        cluster.pod("own-1", cpu="1500m", spec=own)
+        assert sorted(cluster.placed("own-0", "own-1")) == ["b1", "b2"]
+        cluster.stop()
     finally:
         plane.stop()
 
@@ -332,23 +184,15 @@ def test_the_server_goes_away_between_the_third_and_the_fourth_binding(
     cluster.nodes(*names)
     cluster.group("train", 6)
     cluster.members("train", *range(6))
-    policies = tmp_path / "policies"
-    policies.mkdir()
-    (policies / "gangs.policy").write_text(f"{GANG}\n")
+    (tmp_path / "gangs.policy").write_text(f"{GANG}\n")
     with Door(control_plane, tmp_path, bindings=3) as door:
-        scheduler = Berth(
-            control_plane, tmp_path / "b", "--policies", policies, kubeconfig=door.kubeconfig
-        )
-        try:
-            scheduler.start()
-            wait_until("the server is away", door.shut.is_set)
-            wait_until("some are bound", lambda: len(cluster.bound()) >= 3)
-            assert len(cluster.bound()) < 6
-            door.open()
-            wait_until("all are bound", lambda: len(cluster.bound()) == 6)
-            assert sorted(cluster.where().values()) == names
-            assert scheduler.end() == 0
-        finally:
-            scheduler.process.stop(seconds=5)
+        cluster.starts("--policies", tmp_path, kubeconfig=door.kubeconfig)
+        wait_until("the server is away", door.shut.is_set)
+        wait_until("some are bound", lambda: len(cluster.bound()) >= 3)
+        assert len(cluster.bound()) < 6
+        door.open()
+        wait_until("all are bound", lambda: len(cluster.bound()) == 6)
+        assert sorted(cluster.where().values()) == names
+        cluster.stop()
     members = [f"train-{number}" for number in range(6)]
     check_bindings(control_plane, cluster.namespace, members)

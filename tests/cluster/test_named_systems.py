@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from engine.cli import main
-from tests.cluster.berth import Berth, node, pod
+from tests.cluster.cluster import Cluster
 from tests.cluster.process import wait_until
 
 pytestmark = pytest.mark.cluster
@@ -22,85 +21,20 @@ ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"
 
 
-class Cluster:
-    """Nodes, pods, and a scheduler with a ConfigMap of policies."""
+class Systems(Cluster):
+    """A scheduler whose journal must replay, and pods that are being deleted and do not go."""
 
-    def __init__(self, control_plane, namespace, kubectl, folder):
-        self.api, self.namespace, self.kubectl = control_plane, namespace, kubectl
-        self._folder = folder
-        self.berth = None
+    def __init__(self, *how):
+        super().__init__(*how)
         self._held = []
-
-    def node(self, name, labels=None, **amounts):
-        self._create({"kind": "Node", **node(name, labels, **amounts)})
+        self.journal = self.folder / "journal.jsonl"
 
     def rules(self, text, *flags):
-        """These policies are in force from here on."""
-        meta = {"name": "policies", "namespace": self.namespace}
-        body = {"kind": "ConfigMap", "metadata": meta, "data": {"rules.policy": text}}
-        if self.berth is not None:
-            count = self._in_force() + 1
-            self.kubectl("replace", "-f", "-", stdin=yaml.safe_dump({"apiVersion": "v1", **body}))
-            self.berth.wait_for_log("Policies in force", count=count)
-            return
-        self._create(body)
-        source = f"{self.namespace}/policies"
-        folder = self._folder / "berth"
-        record = "--record", folder / "journal.jsonl"
-        self.berth = Berth(self.api, folder, "--policy-configmap", source, *record, *flags)
-        self.berth.start()
-
-    def _in_force(self):
-        return self.berth.log.read_text().count("Policies in force")
-
-    def _create(self, body):
-        self.kubectl("create", "-f", "-", stdin=yaml.safe_dump({"apiVersion": "v1", **body}))
-
-    def pod(self, name, *, labels=None, meta=None, limits=None, spec=None, **requests):
-        body = pod(name, self.namespace, **requests)
-        body["metadata"] |= {"labels": labels or {}, **(meta or {})}
-        if limits:
-            body["spec"]["containers"][0]["resources"]["limits"] = limits
-        body["spec"] |= spec or {}
-        self._create({"kind": "Pod", **body})
-
-    def get(self, name):
-        path = f"/api/v1/namespaces/{self.namespace}/pods/{name}"
-        status, found = self.api.request("GET", path)
-        return found if status == 200 else None
-
-    def node_of(self, name):
-        return self.get(name)["spec"].get("nodeName")
-
-    def lands(self, name):
-        wait_until(f"{name} is bound", lambda: self.node_of(name))
-        return self.node_of(name)
-
-    def goes(self, name, **more):
-        """A pod of that name is made, and goes there."""
-        self.pod(name, **more)
-        return self.lands(name)
-
-    def notes(self, name):
-        _, events = self.api.request("GET", f"/api/v1/namespaces/{self.namespace}/events")
-        return [
-            f"{one['reason']}: {one['message']}"
-            for one in events["items"]
-            if one["involvedObject"]["name"] == name
-        ]
-
-    def told(self, name, words):
-        """The Event about the pod that says so; an Event may come after the binding."""
-
-        def there():
-            return [one for one in self.notes(name) if words in one]
-
-        wait_until(f"{name} is told {words!r}", there)
-        return there()[0]
+        super().rules("--record", self.journal, *flags, rules=text)
 
     def tried(self):
         """The pods in the order of the first decisions about them; bindings may end in any."""
-        lines = map(json.loads, self.berth.journal.read_text().splitlines())
+        lines = map(json.loads, self.journal.read_text().splitlines())
         pods = [one["pod"]["metadata"]["name"] for one in lines if one["what"] == "decision"]
         return list(dict.fromkeys(pods))
 
@@ -108,24 +42,22 @@ class Cluster:
         """A pod on a node that is being deleted and does not go."""
         self.pod(name, meta={"finalizers": ["berth.dev/stays"]}, spec={"nodeName": node_name})
         self._held.append(name)
-        self.kubectl("delete", "pod", name, "-n", self.namespace, "--wait=false")
+        self.delete(name)
 
-    def release(self):
+    def stop(self):
+        super().stop()
         for name in self._held:
-            patch = '{"metadata": {"finalizers": null}}'
-            self.kubectl("patch", "pod", name, "-n", self.namespace, "--type=merge", "-p", patch)
+            body = {"metadata": {"finalizers": None}}
+            self.plane.request("PATCH", self.path("pods", name), body)
+        again = CliRunner().invoke(main, ["replay", str(self.journal)])
+        assert again.exit_code == 0, again.output
 
 
 @pytest.fixture
-def cluster(control_plane, namespace, no_nodes, kubectl, tmp_path):
-    made = Cluster(control_plane, namespace, kubectl, tmp_path)
+def cluster(control_plane, namespace, no_nodes, tmp_path):
+    made = Systems(control_plane, namespace, tmp_path)
     yield made
-    if made.berth is not None:
-        made.berth.process.stop(seconds=5)
-    made.release()
-    if made.berth is not None:
-        again = CliRunner().invoke(main, ["replay", str(made.berth.journal)])
-        assert again.exit_code == 0, again.output
+    made.stop()
 
 
 # ---- label filter: {node_label: test/test, workload_name: nginx} ---------------------------------
@@ -142,7 +74,7 @@ def test_label_filter(cluster, control_plane, tmp_path):
     assert told.startswith("FailedScheduling: 0/2 nodes are available: 2 no match label")
     assert cluster.goes("redis-0") in {"plain", "other"}
     cluster.node("labelled", {"test": "test"})
-    assert cluster.lands("my-nginx-1") == "labelled"
+    assert cluster.placed("my-nginx-1") == ["labelled"]
     assert cluster.goes("nginx-2") == "labelled"
 
     # The configuration's own spelling is a key here, and one that no node has.
@@ -164,11 +96,11 @@ def test_qos_sort(cluster):
     amounts = {"cpu": "100m", "memory": "64Mi"}
     cluster.pod("best-effort")
     cluster.pod("burstable", cpu="100m")
-    cluster.pod("guaranteed", limits=amounts, **amounts)
+    whole = {"name": "main", "image": "any", "resources": {"limits": amounts, "requests": amounts}}
+    cluster.pod("guaranteed", spec={"containers": [whole]})
     cluster.pod("important", spec={"priorityClassName": "system-cluster-critical"})
     cluster.rules("use qos-sort\n")
-    for name in ("important", "guaranteed", "burstable"):
-        assert cluster.lands(name) == "small"
+    assert cluster.placed("important", "guaranteed", "burstable") == ["small"] * 3
     assert "Too many pods" in cluster.told("best-effort", "FailedScheduling")
     assert cluster.tried() == ["important", "guaranteed", "burstable", "best-effort"]
 
@@ -187,7 +119,7 @@ NOT_IDLE = {
 TELLS = 'postbind: event "traffic {{score[{}]}}"\n'
 
 
-def test_network_traffic(cluster, prometheus):
+def test_network_traffic(cluster, prometheus, kubectl):
     exporter = prometheus.exporter
     # The exporters run in pods of their own: their addresses say nothing of the node.
     for number, name in enumerate(("busy", "some", "idle")):
@@ -203,11 +135,11 @@ def test_network_traffic(cluster, prometheus):
     seen = has_samples(cluster, "idle")
     assert seen == "Policy: traffic 100"
     assert cluster.goes("second") == "idle"
-    cluster.kubectl("cordon", "idle")
+    kubectl("cordon", "idle")
     # The sum grows with each scrape; that of a node is a quarter of the other's at any time.
     assert cluster.goes("third") == "some"
     assert 70 <= float(cluster.told("third", "traffic").rsplit(" ", 1)[1]) <= 80
-    cluster.kubectl("uncordon", "idle")
+    kubectl("uncordon", "idle")
 
     # Where nothing was received at all, no node is worse for it.
     for number in range(3):
@@ -282,7 +214,7 @@ def test_node_resources_allocatable(cluster):
 # ---- PodState ------------------------------------------------------------------------------------
 
 
-def test_pod_state(cluster):
+def test_pod_state(cluster, control_plane):
     for name in ("a", "b", "c"):
         cluster.node(name)
     cluster.rules("use pod-state weight 100\n")
@@ -295,9 +227,9 @@ def test_pod_state(cluster):
     for number in range(3):
         name = f"promised-{number}"
         cluster.pod(name, spec={"schedulingGates": [{"name": "berth.dev/held"}]})
-        patch = '{"status": {"nominatedNodeName": "c"}}'
-        cluster.kubectl("patch", "pod", name, "-n", cluster.namespace, "--subresource=status",
-                        "--type=merge", "-p", patch)  # fmt: skip
+        promise = {"status": {"nominatedNodeName": "c"}}
+        path = cluster.path("pods", f"{name}/status")
+        assert control_plane.request("PATCH", path, promise)[0] == 200
     wait_until("the promises count", lambda: cluster.goes(fresh(cluster)) == "b")
 
 
@@ -311,7 +243,7 @@ def test_a_pod_that_names_its_node_is_left_alone(cluster, control_plane):
     cluster.pod("small", cpu="100m")
     cluster.told("small", "no match label")
     cluster.rules("filter: node.name is only\n")
-    assert cluster.lands("small") == "only"
+    assert cluster.placed("small") == ["only"]
     # It is on the node, whoever put it there: its room is taken.
     cluster.pod("large", cpu="500m")
     assert cluster.told("large", "Insufficient cpu").startswith("FailedScheduling")
@@ -336,7 +268,7 @@ def test_affinity_and_anti_affinity_hold_beside_policies(cluster):
     cluster.told("web-0", "didn't match pod affinity rules")
     pinned = {"nodeSelector": {HOST: "n1"}}
     assert cluster.goes("db", labels={"app": "db"}, spec=pinned) == "n1"
-    first = cluster.lands("web-0")
+    [first] = cluster.placed("web-0")
     second = cluster.goes("web-1", labels={"app": "web"}, spec={"affinity": affinity})
     assert {first, second} == {"n1", "n3"}, "one a node, in the zone of the database"
     cluster.pod("web-2", labels={"app": "web"}, spec={"affinity": affinity})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.berth import Berth, node, pod
+from tests.cluster.cluster import Cluster
 from tests.cluster.process import wait_until
 
 pytestmark = pytest.mark.cluster
@@ -16,24 +16,18 @@ CLAIMS = "persistentvolumeclaims"
 SELECTED = "volume.kubernetes.io/selected-node"
 
 
-class Cluster:
+class Volumes(Cluster):
     """Two nodes in two zones, storage in few words, and Berth beside them."""
 
-    def __init__(self, plane, namespace: str, folder) -> None:
-        self.plane, self.namespace = plane, namespace
+    def __init__(self, *how) -> None:
+        super().__init__(*how)
         for name, zone in (("a", "z1"), ("b", "z2")):
-            self.create("/api/v1/nodes", node(name, {ZONE: zone}))
+            self.node(name, {ZONE: zone})
         for name, mode in (("late", "WaitForFirstConsumer"), ("now", "Immediate")):
             value = {"provisioner": "example.com/disk", "volumeBindingMode": mode}
-            meta = {"metadata": {"name": f"{name}-{namespace}"}}
+            meta = {"metadata": {"name": f"{name}-{self.namespace}"}}
             self.create("/apis/storage.k8s.io/v1/storageclasses", {**meta, **value})
-        self.berth = Berth(plane, folder)
-        self.berth.process.start()
-
-    def create(self, path: str, item: dict[str, Any]) -> dict[str, Any]:
-        status, answer = self.plane.request("POST", path, item)
-        assert status == 201, answer
-        return answer
+        self.starts(until="")
 
     def change(self, path: str, change) -> None:
         status, answer = 409, {}
@@ -42,9 +36,6 @@ class Cluster:
             change(item)
             status, answer = self.plane.request("PUT", path, item)
         assert status == 200, answer
-
-    def path(self, plural: str, name: str = "") -> str:
-        return f"/api/v1/namespaces/{self.namespace}/{plural}/{name}".rstrip("/")
 
     def claim(self, name: str, of: str, mode: str = "ReadWriteOnce") -> dict[str, Any]:
         spec = {
@@ -89,46 +80,28 @@ class Cluster:
         claim = self.claim(name, "late", how.pop("mode", "ReadWriteOnce"))
         self.bind(name, self.volume(name, on, claim, **how))
 
-    def pod(self, name: str, *claims: str) -> None:
-        item = pod(name, self.namespace, cpu="10m")
-        item["spec"]["volumes"] = [  # type: ignore[index]  # it is a dict
-            {"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims
-        ]
-        self.create(self.path("pods"), item)
-
-    def wait_for_node(self, name: str, wanted: str) -> None:
-        def there() -> bool:
-            _, item = self.plane.request("GET", self.path("pods", name))
-            return item["spec"].get("nodeName") == wanted
-
-        wait_until(f"pod {name} is on {wanted}\n{self.berth.process.tail()}", there)
-
-    def wait_for_reason(self, name: str, text: str) -> None:
-        def told() -> bool:
-            _, item = self.plane.request("GET", self.path("pods", name))
-            conditions = item["status"].get("conditions", [])
-            return any(text in condition.get("message", "") for condition in conditions)
-
-        wait_until(f"pod {name} waits: {text}", told)
+    def uses(self, name: str, *claims: str) -> None:
+        volumes = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims]
+        self.pod(name, spec={"volumes": volumes}, cpu="10m")
 
 
 @pytest.fixture
 def cluster(control_plane, namespace, no_nodes, tmp_path):
-    made = Cluster(control_plane, namespace, tmp_path / "berth")
+    made = Volumes(control_plane, namespace, tmp_path)
     yield made
-    assert made.berth.end() == 0, made.berth.log.read_text()
+    made.stop()
 
 
 def test_a_pod_goes_where_its_volume_is_and_waits_for_a_claim_that_is_not_there(cluster):
-    cluster.pod("early", "data")
-    cluster.wait_for_reason("early", 'persistentvolumeclaim "data" not found')
+    cluster.uses("early", "data")
+    cluster.refused("early", 'persistentvolumeclaim "data" not found')
     cluster.bound_claim("data", {"kubernetes.io/hostname": "b"})
-    cluster.wait_for_node("early", "b")
+    assert cluster.placed("early") == ["b"]
 
 
 def test_a_volume_is_made_for_the_node_that_was_chosen(cluster):
     claim = cluster.claim("data", "late")
-    cluster.pod("first", "data")
+    cluster.uses("first", "data")
 
     def selected() -> str | None:
         _, item = cluster.plane.request("GET", cluster.path(CLAIMS, "data"))
@@ -136,10 +109,9 @@ def test_a_volume_is_made_for_the_node_that_was_chosen(cluster):
 
     wait_until("a node is chosen for the claim", lambda: selected() is not None)
     where = selected()
-    _, item = cluster.plane.request("GET", cluster.path("pods", "first"))
-    assert "nodeName" not in item["spec"], "bound before its volume was there"
+    assert not cluster.node_of("first"), "bound before its volume was there"
     cluster.bind("data", cluster.volume("made", {"kubernetes.io/hostname": where}, claim))
-    cluster.wait_for_node("first", where)
+    assert cluster.placed("first") == [where]
 
 
 def test_a_volume_that_exists_is_written_for_the_claim(cluster):
@@ -148,7 +120,7 @@ def test_a_volume_that_exists_is_written_for_the_claim(cluster):
     path = f"/api/v1/persistentvolumes/{name}"
     # Where there is none its class would make one: only a node that has it is left.
     cluster.change("/api/v1/nodes/a", lambda item: item["spec"].update(unschedulable=True))
-    cluster.pod("first", "data")
+    cluster.uses("first", "data")
 
     def claimed() -> bool:
         _, item = cluster.plane.request("GET", path)
@@ -156,17 +128,17 @@ def test_a_volume_that_exists_is_written_for_the_claim(cluster):
 
     wait_until("the volume is the claim's", claimed)
     cluster.bind("data", name)
-    cluster.wait_for_node("first", "b")
+    assert cluster.placed("first") == ["b"]
 
 
 def test_a_claim_for_one_pod_and_a_volume_of_another_zone(cluster):
     cluster.bound_claim("one", {}, mode="ReadWriteOncePod", labels={ZONE: "z2"})
-    cluster.pod("first", "one")
-    cluster.wait_for_node("first", "b")
-    cluster.pod("second", "one")
-    cluster.wait_for_reason("second", "ReadWriteOncePod access mode already in-use by another pod")
-    cluster.plane.request("DELETE", cluster.path("pods", "first"))
-    cluster.wait_for_node("second", "b")
+    cluster.uses("first", "one")
+    assert cluster.placed("first") == ["b"]
+    cluster.uses("second", "one")
+    cluster.refused("second", "ReadWriteOncePod access mode already in-use by another pod")
+    cluster.delete("first")
+    assert cluster.placed("second") == ["b"]
 
 
 def test_a_node_has_no_more_volumes_than_its_driver_allows(cluster):
@@ -177,9 +149,9 @@ def test_a_node_has_no_more_volumes_than_its_driver_allows(cluster):
         cluster.create("/apis/storage.k8s.io/v1/csinodes", item)
     cluster.bound_claim("one", {})
     cluster.bound_claim("two", {})
-    cluster.pod("first", "one")
-    cluster.wait_for_node("first", "b")
-    cluster.pod("second", "two")
-    cluster.wait_for_reason("second", "2 node(s) exceed max volume count")
+    cluster.uses("first", "one")
+    assert cluster.placed("first") == ["b"]
+    cluster.uses("second", "two")
+    cluster.refused("second", "2 node(s) exceed max volume count")
     for name in ("a", "b"):
         cluster.plane.request("DELETE", f"/apis/storage.k8s.io/v1/csinodes/{name}")

@@ -193,20 +193,17 @@ def test_the_whole_thing_over_http() -> None:
     with_cluster(test)
 
 
-def test_it_stops_while_clients_watch() -> None:
-    async def main() -> None:
-        cluster = EmbeddedCluster(clock=ManualClock())
-        await cluster.start()
-        async with aiohttp.ClientSession(cluster.url) as session:
-            watch = await session.get("/api/v1/pods?watch=1&resourceVersion=0")
-            async with asyncio.timeout(5):
-                await cluster.stop()
-                assert await watch.content.read() == b""
-            watch.close()
-            with pytest.raises(aiohttp.ClientError):
-                await session.get("/version")
-
-    asyncio.run(main())
+async def test_it_stops_while_clients_watch() -> None:
+    cluster = EmbeddedCluster(clock=ManualClock())
+    await cluster.start()
+    async with aiohttp.ClientSession(cluster.url) as session:
+        watch = await session.get("/api/v1/pods?watch=1&resourceVersion=0")
+        async with asyncio.timeout(5):
+            await cluster.stop()
+            assert await watch.content.read() == b""
+        watch.close()
+        with pytest.raises(aiohttp.ClientError):
+            await session.get("/version")
 
 
 def test_a_client_that_leaves_as_its_watch_expires_is_no_fault(
@@ -227,18 +224,15 @@ def test_a_client_that_leaves_as_its_watch_expires_is_no_fault(
     assert not caplog.records
 
 
-def test_it_starts_again_on_the_same_port() -> None:
-    async def main() -> None:
-        cluster = EmbeddedCluster(clock=ManualClock())
-        await cluster.start()
-        url = cluster.url
-        await cluster.stop()
-        await cluster.start()
-        async with aiohttp.ClientSession(url) as session, session.get("/healthz") as answer:
-            assert await answer.text() == "ok"
-        await cluster.stop()
-
-    asyncio.run(main())
+async def test_it_starts_again_on_the_same_port() -> None:
+    cluster = EmbeddedCluster(clock=ManualClock())
+    await cluster.start()
+    url = cluster.url
+    await cluster.stop()
+    await cluster.start()
+    async with aiohttp.ClientSession(url) as session, session.get("/healthz") as answer:
+        assert await answer.text() == "ok"
+    await cluster.stop()
 
 
 def test_a_watch_that_is_left_behind_is_told() -> None:

@@ -146,197 +146,159 @@ async def process(cluster, settings=None, kubeconfig=None, journal=None):
 
 @asynccontextmanager
 async def embedded(nodes=6, files=TWO, pace=FAST):
-    async with EmbeddedCluster(nodes=nodes, clock=SystemClock(), pace=pace) as cluster:
-        cluster.create("namespaces", {"metadata": {"name": NAMESPACE}})
-        if files is not None:
-            config_map = {"metadata": {"name": "policies"}, "data": files}
-            cluster.create("configmaps", config_map, namespace=NAMESPACE)
-        yield cluster
-
-
-def run(main):
-    async def bounded():
-        async with asyncio.timeout(280):
-            await main()
-
-    # A look at all objects would be one at those of all tests.
     with pytest.MonkeyPatch.context() as patch:
+        # A look at all objects would be one at those of all tests.
         patch.setattr("engine.app.sweep", lambda: None)
-        asyncio.run(bounded())
+        async with EmbeddedCluster(nodes=nodes, clock=SystemClock(), pace=pace) as cluster:
+            cluster.create("namespaces", {"metadata": {"name": NAMESPACE}})
+            if files is not None:
+                config_map = {"metadata": {"name": "policies"}, "data": files}
+                cluster.create("configmaps", config_map, namespace=NAMESPACE)
+            yield cluster
 
 
 # ---- placing pods --------------------------------------------------------------------------------
 
 
-def test_two_policies_in_a_config_map_place_our_pods_and_no_others():
-    async def main():
-        async with embedded() as cluster, process(cluster) as berth:
-            await berth.until(lambda: berth.bundles)
-            assert [plan.name for plan in berth.bundles[0].plans] == ["home", "network"]
-            theirs = berth.pod("nginx-theirs", scheduler="default-scheduler")
-            nginx = [berth.pod(f"nginx-{number}") for number in range(8)]
-            redis = berth.pod("redis")
-            assert {await berth.lands(name) for name in nginx} <= berth.test_nodes
-            assert await berth.lands(redis)
-            await berth.until(lambda: len(berth.events("Pod")) >= 9)
-            assert {reason for reason, _ in berth.events("Pod")} == {"Scheduled"}
-            await berth.until(lambda: "PoliciesInForce" in dict(berth.events("ConfigMap")))
-            assert theirs not in dict(berth.placed)
-            assert (berth.node_of(theirs), berth.condition(theirs)) == (None, None)
-
-    run(main)
+async def test_two_policies_in_a_config_map_place_our_pods_and_no_others():
+    async with embedded() as cluster, process(cluster) as berth:
+        await berth.until(lambda: berth.bundles)
+        assert [plan.name for plan in berth.bundles[0].plans] == ["home", "network"]
+        theirs = berth.pod("nginx-theirs", scheduler="default-scheduler")
+        nginx = [berth.pod(f"nginx-{number}") for number in range(8)]
+        redis = berth.pod("redis")
+        assert {await berth.lands(name) for name in nginx} <= berth.test_nodes
+        assert await berth.lands(redis)
+        await berth.until(lambda: len(berth.events("Pod")) >= 9)
+        assert {reason for reason, _ in berth.events("Pod")} == {"Scheduled"}
+        await berth.until(lambda: "PoliciesInForce" in dict(berth.events("ConfigMap")))
+        assert theirs not in dict(berth.placed)
+        assert (berth.node_of(theirs), berth.condition(theirs)) == (None, None)
 
 
 @pytest.mark.parametrize("files", [None, TWO])
-def test_a_journal_gives_the_same_decisions_with_policies_and_without(files, tmp_path):
+async def test_a_journal_gives_the_same_decisions_with_policies_and_without(files, tmp_path):
     path = tmp_path / "journal"
-
-    async def main():
-        with path.open("wb") as journal:
-            async with embedded(files=files) as cluster:
-                settings = settings_of(cluster, config_map=files is not None)
-                async with process(cluster, settings, journal=journal) as berth:
-                    for name in ("nginx", "redis"):
-                        await berth.lands(berth.pod(name))
-
-    run(main)
+    with path.open("wb") as journal:
+        async with embedded(files=files) as cluster:
+            settings = settings_of(cluster, config_map=files is not None)
+            async with process(cluster, settings, journal=journal) as berth:
+                for name in ("nginx", "redis"):
+                    await berth.lands(berth.pod(name))
     report = replay(path, frameworks_of())
     assert (report.decisions, report.equal) == (2, 2)
 
 
-def test_the_event_about_policies_in_force_has_the_first_of_their_warnings():
-    async def main():
-        rules = "filter: node.label a != null\n"
-        files = {"a.policy": rules + "filter: pod.label[b] is null\n"}
-        files["b.policy"] = "mode: shadow\nscore: 1\n"
-        async with embedded(nodes=1, files=files) as cluster, process(cluster) as berth:
-            await berth.until(lambda: "PoliciesInForce" in dict(berth.events("ConfigMap")))
-            note = dict(berth.events("ConfigMap"))["PoliciesInForce"]
-            (bundle,) = berth.bundles
-            assert note == (
-                f"in force: a, b (shadow) (bundle {bundle.hash}); 3 warnings: "
-                "a.policy:1:25: P317 `null` is an ordinary word here"
-            )
-
-    run(main)
+async def test_the_event_about_policies_in_force_has_the_first_of_their_warnings():
+    rules = "filter: node.label a != null\n"
+    files = {"a.policy": rules + "filter: pod.label[b] is null\n"}
+    files["b.policy"] = "mode: shadow\nscore: 1\n"
+    async with embedded(nodes=1, files=files) as cluster, process(cluster) as berth:
+        await berth.until(lambda: "PoliciesInForce" in dict(berth.events("ConfigMap")))
+        note = dict(berth.events("ConfigMap"))["PoliciesInForce"]
+        (bundle,) = berth.bundles
+        assert note == (
+            f"in force: a, b (shadow) (bundle {bundle.hash}); 3 warnings: "
+            "a.policy:1:25: P317 `null` is an ordinary word here"
+        )
 
 
-def test_the_least_busy_node_wins_once_samples_are_there():
-    async def main():
-        still = replace(FAST, signal_seconds=float("inf"))
-        async with embedded(pace=still) as cluster:
-            nodes = [node["metadata"]["name"] for node in cluster.list("nodes")]
-            for number, name in enumerate(nodes):
-                cluster.nodes.signals["receive"][name].value = 0.0 if number == 3 else 9e7
-            async with process(cluster) as berth:
-                await berth.until(lambda: berth.app.telemetry[Count.SIGNAL_QUERIES])
-                await berth.until(lambda: any(s.matched for s in berth.app.signals.status()))
-                assert await berth.lands(berth.pod("redis")) == nodes[3]
-
-    run(main)
+async def test_the_least_busy_node_wins_once_samples_are_there():
+    still = replace(FAST, signal_seconds=float("inf"))
+    async with embedded(pace=still) as cluster:
+        nodes = [node["metadata"]["name"] for node in cluster.list("nodes")]
+        for number, name in enumerate(nodes):
+            cluster.nodes.signals["receive"][name].value = 0.0 if number == 3 else 9e7
+        async with process(cluster) as berth:
+            await berth.until(lambda: berth.app.telemetry[Count.SIGNAL_QUERIES])
+            await berth.until(lambda: any(s.matched for s in berth.app.signals.status()))
+            assert await berth.lands(berth.pod("redis")) == nodes[3]
 
 
-def test_a_pod_that_fits_nowhere_is_told_the_rule_and_placed_once_it_does():
-    async def main():
-        files = {"home.policy": "filter: node.label home=yes\n"}
-        async with embedded(nodes=3, files=files) as cluster, process(cluster) as berth:
-            name = berth.pod("p")
-            await berth.until(lambda: berth.condition(name))
-            status, reason, message = berth.condition(name)
-            assert (status, reason) == ("False", "Unschedulable")
-            assert message == (
-                "0/3 nodes are available: 3 node.label home=yes is false: home is <none>"
-                " (home.policy:1). preemption: 0/3 nodes are available: 3 Preemption is not helpful"
-                " for scheduling."
-            )
-            cluster.patch("nodes", "node-02", {"metadata": {"labels": {"home": "yes"}}})
-            assert await berth.lands(name) == "node-02"
-
-    run(main)
+async def test_a_pod_that_fits_nowhere_is_told_the_rule_and_placed_once_it_does():
+    files = {"home.policy": "filter: node.label home=yes\n"}
+    async with embedded(nodes=3, files=files) as cluster, process(cluster) as berth:
+        name = berth.pod("p")
+        await berth.until(lambda: berth.condition(name))
+        status, reason, message = berth.condition(name)
+        assert (status, reason) == ("False", "Unschedulable")
+        assert message == (
+            "0/3 nodes are available: 3 node.label home=yes is false: home is <none>"
+            " (home.policy:1). preemption: 0/3 nodes are available: 3 Preemption is not helpful"
+            " for scheduling."
+        )
+        cluster.patch("nodes", "node-02", {"metadata": {"labels": {"home": "yes"}}})
+        assert await berth.lands(name) == "node-02"
 
 
 # ---- the source ----------------------------------------------------------------------------------
 
 
-def test_an_edit_is_obeyed_without_a_restart():
-    async def main():
-        async with embedded() as cluster, process(cluster) as berth:
-            assert await berth.lands(berth.pod("nginx-1")) in berth.test_nodes
-            for name in TWO:
-                berth.app.telemetry.count(RULE_REJECTIONS, name, "1")
-            berth.rules({"home.policy": "filter: node.name is node-02\n", "network.policy": None})
-            await berth.until(lambda: len(berth.bundles) == 2)
-            told = [berth.app.telemetry.value(RULE_REJECTIONS, name, "1") for name in TWO]
-            assert told == [1, 0], "nothing is counted of a file that is gone"
-            assert [plan.name for plan in berth.bundles[1].plans] == ["home"]
-            assert await berth.lands(berth.pod("nginx-2")) == "node-02"
-
-    run(main)
+async def test_an_edit_is_obeyed_without_a_restart():
+    async with embedded() as cluster, process(cluster) as berth:
+        assert await berth.lands(berth.pod("nginx-1")) in berth.test_nodes
+        for name in TWO:
+            berth.app.telemetry.count(RULE_REJECTIONS, name, "1")
+        berth.rules({"home.policy": "filter: node.name is node-02\n", "network.policy": None})
+        await berth.until(lambda: len(berth.bundles) == 2)
+        told = [berth.app.telemetry.value(RULE_REJECTIONS, name, "1") for name in TWO]
+        assert told == [1, 0], "nothing is counted of a file that is gone"
+        assert [plan.name for plan in berth.bundles[1].plans] == ["home"]
+        assert await berth.lands(berth.pod("nginx-2")) == "node-02"
 
 
-def test_a_source_that_is_no_good_keeps_the_rules_and_says_so(caplog):
+async def test_a_source_that_is_no_good_keeps_the_rules_and_says_so(caplog):
     said = {
         "broken": "was refused: home.policy:1:36: P101 there is no field `node.lable`",
         "emptied": "ConfigMap rules/policies has no file whose name ends in .policy; "
         "it has home.txt",
         "deleted": "ConfigMap rules/policies does not exist",
     }
-
-    async def main():
-        async with embedded() as cluster, process(cluster) as berth:
-            await berth.until(lambda: berth.bundles)
-            stays = f"bundle {berth.bundles[0].hash} stays in force"
-            for number, (change, text) in enumerate(said.items(), 1):
-                match change:
-                    case "broken":
-                        berth.rules(BROKEN)
-                    case "emptied":
-                        berth.rules({**dict.fromkeys(TWO), "home.txt": "filter: node.ready"})
-                    case "deleted":
-                        cluster.delete("configmaps", "policies", namespace=NAMESPACE)
-                await berth.until(lambda number=number: len(berth.refusals) == number)
-                assert await berth.lands(berth.pod(f"nginx-{number}")) in berth.test_nodes
-                await berth.until(lambda text=text: berth.refused_for(text))
-                assert stays in berth.refused_for(text)
-            assert "did you mean" in berth.refused_for(said["broken"])
-            assert len(berth.bundles) == 1
-            assert berth.app.telemetry[Count.POLICY_RELOADS_REFUSED] == 3
-            berth.rules({"home.policy": "filter: node.name is node-02\n"})
-            await berth.until(lambda: len(berth.bundles) == 2)
-
-    run(main)
+    async with embedded() as cluster, process(cluster) as berth:
+        await berth.until(lambda: berth.bundles)
+        stays = f"bundle {berth.bundles[0].hash} stays in force"
+        for number, (change, text) in enumerate(said.items(), 1):
+            match change:
+                case "broken":
+                    berth.rules(BROKEN)
+                case "emptied":
+                    berth.rules({**dict.fromkeys(TWO), "home.txt": "filter: node.ready"})
+                case "deleted":
+                    cluster.delete("configmaps", "policies", namespace=NAMESPACE)
+            await berth.until(lambda number=number: len(berth.refusals) == number)
+            assert await berth.lands(berth.pod(f"nginx-{number}")) in berth.test_nodes
+            await berth.until(lambda text=text: berth.refused_for(text))
+            assert stays in berth.refused_for(text)
+        assert "did you mean" in berth.refused_for(said["broken"])
+        assert len(berth.bundles) == 1
+        assert berth.app.telemetry[Count.POLICY_RELOADS_REFUSED] == 3
+        berth.rules({"home.policy": "filter: node.name is node-02\n"})
+        await berth.until(lambda: len(berth.bundles) == 2)
     logged = "\n".join(record.getMessage() for record in caplog.records)
     assert all(text in logged for text in said.values())
 
 
-def test_without_its_config_map_nothing_is_scheduled_until_it_is_there():
-    async def main():
-        async with embedded(files=None) as cluster, process(cluster) as berth:
-            name = berth.pod("nginx")
-            await berth.until(lambda: berth.refusals)
-            assert berth.refusals[0].summary == "ConfigMap rules/policies does not exist"
-            await asyncio.sleep(0.02)
-            assert (berth.node_of(name), berth.placed) == (None, [])
-            berth.rules(TWO)
-            assert await berth.lands(name) in berth.test_nodes
-
-    run(main)
+async def test_without_its_config_map_nothing_is_scheduled_until_it_is_there():
+    async with embedded(files=None) as cluster, process(cluster) as berth:
+        name = berth.pod("nginx")
+        await berth.until(lambda: berth.refusals)
+        assert berth.refusals[0].summary == "ConfigMap rules/policies does not exist"
+        await asyncio.sleep(0.02)
+        assert (berth.node_of(name), berth.placed) == (None, [])
+        berth.rules(TWO)
+        assert await berth.lands(name) in berth.test_nodes
 
 
-def test_a_folder_is_a_source_too_and_seen_while_nothing_else_happens(tmp_path):
+async def test_a_folder_is_a_source_too_and_seen_while_nothing_else_happens(tmp_path):
     (tmp_path / "home.policy").write_text("filter: node.name is node-02\n", "utf-8")
-
-    async def main():
-        async with embedded(files=None) as cluster:
-            settings = settings_of(folder=tmp_path)
-            async with process(cluster, settings) as berth:
-                assert await berth.lands(berth.pod("one")) == "node-02"
-                text = "filter: node.name is node-03\n"
-                await asyncio.to_thread((tmp_path / "home.policy").write_text, text, "utf-8")
-                await berth.until(lambda: len(berth.bundles) == 2, seconds=3.0)
-                assert await berth.lands(berth.pod("two")) == "node-03"
-
-    run(main)
+    async with embedded(files=None) as cluster:
+        settings = settings_of(folder=tmp_path)
+        async with process(cluster, settings) as berth:
+            assert await berth.lands(berth.pod("one")) == "node-02"
+            text = "filter: node.name is node-03\n"
+            await asyncio.to_thread((tmp_path / "home.policy").write_text, text, "utf-8")
+            await berth.until(lambda: len(berth.bundles) == 2, seconds=3.0)
+            assert await berth.lands(berth.pod("two")) == "node-03"
 
 
 def kept_in_the_cluster(**policies):
@@ -351,232 +313,194 @@ def standing(cluster):
     return json.loads(found[0]["data"]["status.json"]) if found else None
 
 
-def test_the_last_good_rules_outlive_the_process_and_a_broken_config_map():
-    async def main():
-        async with embedded() as cluster:
-            async with process(cluster, kept_in_the_cluster()) as berth:
-                assert await berth.lands(berth.pod("nginx-1")) in berth.test_nodes
-                await berth.until(lambda: (standing(cluster) or {}).get("bundle"))
-                berth.rules(BROKEN)
-                await berth.until(lambda: standing(cluster)["sources"][0]["why"])
-                (source,) = standing(cluster)["sources"]
-                assert source["source"] == "ConfigMap rules/policies"
-                assert source["state"] == "PoliciesRefused"
-                assert source["policies"] == ["home", "network"]
-                assert "did you mean" in source["why"]
-                before = berth.bundles[0].hash
-            async with process(cluster, kept_in_the_cluster()) as berth:
-                assert await berth.lands(berth.pod("nginx-2")) in berth.test_nodes
-                assert [one.hash for one in berth.bundles] == [before]
-                await berth.until(lambda: berth.refused_for("P101"))
-                assert f"bundle {before} stays in force" in berth.refused_for("P101")
-                berth.rules({"home.policy": "filter: node.name is node-02\n"})
-                await berth.until(lambda: len(berth.bundles) == 2)
-                assert await berth.lands(berth.pod("nginx-3")) == "node-02"
-
-    run(main)
-
-
-def test_last_good_rules_that_wait_for_a_list_are_not_said_to_be_lost():
-    async def main():
-        async with embedded(files={"gangs.policy": "use coscheduling\n"}) as cluster:
-            async with process(cluster, kept_in_the_cluster()) as berth:
-                await berth.until(lambda: (standing(cluster) or {}).get("bundle"))
-                berth.rules({"gangs.policy": "use coscheduling\nfilter: node.lable x\n"})
-                await berth.until(lambda: standing(cluster)["sources"][0]["why"])
-            async with process(cluster, kept_in_the_cluster()) as berth:
-                await berth.until(lambda: berth.refused_for("until what its last good texts read"))
-                assert await berth.lands(berth.pod("nginx-1"))
-
-    run(main)
-
-
-def test_a_change_that_makes_pods_wait_is_taken_back_and_said():
-    async def main():
-        settings = kept_in_the_cluster(guard={"within": "1min", "pending": 3})
-        async with embedded() as cluster, process(cluster, settings) as berth:
-            await berth.lands(berth.pod("nginx-0"))
-            berth.rules({"home.policy": "filter: node.name is nowhere\n", "network.policy": None})
+async def test_the_last_good_rules_outlive_the_process_and_a_broken_config_map():
+    async with embedded() as cluster:
+        async with process(cluster, kept_in_the_cluster()) as berth:
+            assert await berth.lands(berth.pod("nginx-1")) in berth.test_nodes
+            await berth.until(lambda: (standing(cluster) or {}).get("bundle"))
+            berth.rules(BROKEN)
+            await berth.until(lambda: standing(cluster)["sources"][0]["why"])
+            (source,) = standing(cluster)["sources"]
+            assert source["source"] == "ConfigMap rules/policies"
+            assert source["state"] == "PoliciesRefused"
+            assert source["policies"] == ["home", "network"]
+            assert "did you mean" in source["why"]
+            before = berth.bundles[0].hash
+        async with process(cluster, kept_in_the_cluster()) as berth:
+            assert await berth.lands(berth.pod("nginx-2")) in berth.test_nodes
+            assert [one.hash for one in berth.bundles] == [before]
+            await berth.until(lambda: berth.refused_for("P101"))
+            assert f"bundle {before} stays in force" in berth.refused_for("P101")
+            berth.rules({"home.policy": "filter: node.name is node-02\n"})
             await berth.until(lambda: len(berth.bundles) == 2)
-            names = [berth.pod(f"nginx-{number}") for number in range(1, 4)]
-            assert {await berth.lands(name) for name in names} <= berth.test_nodes
-            assert berth.bundles[2].hash == berth.bundles[0].hash
-            assert "pending pods rose from 0 to 3" in berth.refusals[-1].text
-            await berth.until(lambda: "PoliciesTakenBack" in dict(berth.events("ConfigMap")))
-            await berth.until(
-                lambda: standing(cluster)["sources"][0]["state"] == "PoliciesTakenBack"
-            )
-
-    run(main)
+            assert await berth.lands(berth.pod("nginx-3")) == "node-02"
 
 
-def test_pods_that_waited_before_an_edit_are_not_what_came_with_it():
-    async def main():
-        rules = [{"home.policy": f"filter: node.name is {name}\n"} for name in ("no", "none")]
-        settings = kept_in_the_cluster(guard={"within": "1min", "pending": 3})
-        async with embedded(files=rules[0]) as cluster, process(cluster, settings) as berth:
-            counts = berth.app.queue.counts
-            for number in range(3):
-                berth.pod(f"nginx-{number}", resources={"requests": {"cpu": f"{number + 1}m"}})
-            await berth.until(lambda: counts()[SubQueue.UNSCHEDULABLE] == 3)
-            berth.rules(rules[1])
-            await berth.until(lambda: len(berth.bundles) == 2)
-            await berth.until(lambda: counts()[SubQueue.UNSCHEDULABLE] == 3)
-            guard = berth.app._in_force._guard
-            due = guard.due
-            await berth.until(lambda: guard.due != due)
-            assert not berth.refusals
-
-    run(main)
+async def test_last_good_rules_that_wait_for_a_list_are_not_said_to_be_lost():
+    async with embedded(files={"gangs.policy": "use coscheduling\n"}) as cluster:
+        async with process(cluster, kept_in_the_cluster()) as berth:
+            await berth.until(lambda: (standing(cluster) or {}).get("bundle"))
+            berth.rules({"gangs.policy": "use coscheduling\nfilter: node.lable x\n"})
+            await berth.until(lambda: standing(cluster)["sources"][0]["why"])
+        async with process(cluster, kept_in_the_cluster()) as berth:
+            await berth.until(lambda: berth.refused_for("until what its last good texts read"))
+            assert await berth.lands(berth.pod("nginx-1"))
 
 
-def test_what_no_policy_can_help_is_not_counted_by_their_guard():
-    async def main():
-        settings = kept_in_the_cluster(guard={"within": "1min", "errors": 1})
-        async with embedded() as cluster, process(cluster, settings) as berth:
-            await berth.until(lambda: berth.bundles)
-            guard, telemetry = berth.app._in_force._guard, berth.app.telemetry
-            for _ in range(2):
-                telemetry.count(ATTEMPTS, "error", "berth")
-            telemetry.add(Count.BINDINGS_PUT_OFF)
-            assert guard.measure().errors == 1
-            berth.pod("waits", resources={"requests": {"cpu": "1k"}})
-            berth.pod("held", gates=[{"name": "of its owner"}])
-            await berth.until(lambda: sum(berth.app.queue.rejected_by().values()) == 2)
-            assert guard.measure().pending == 1, "nor are those that their owners hold"
-
-    run(main)
+async def test_a_change_that_makes_pods_wait_is_taken_back_and_said():
+    settings = kept_in_the_cluster(guard={"within": "1min", "pending": 3})
+    async with embedded() as cluster, process(cluster, settings) as berth:
+        await berth.lands(berth.pod("nginx-0"))
+        berth.rules({"home.policy": "filter: node.name is nowhere\n", "network.policy": None})
+        await berth.until(lambda: len(berth.bundles) == 2)
+        names = [berth.pod(f"nginx-{number}") for number in range(1, 4)]
+        assert {await berth.lands(name) for name in names} <= berth.test_nodes
+        assert berth.bundles[2].hash == berth.bundles[0].hash
+        assert "pending pods rose from 0 to 3" in berth.refusals[-1].text
+        await berth.until(lambda: "PoliciesTakenBack" in dict(berth.events("ConfigMap")))
+        await berth.until(lambda: standing(cluster)["sources"][0]["state"] == "PoliciesTakenBack")
 
 
-def test_rules_that_reject_every_node_disturb_no_running_pod_and_hold_the_next_until_mended():
-    async def main():
-        async with embedded() as cluster, process(cluster, kept_in_the_cluster()) as berth:
-            where = await berth.lands(berth.pod("runs"))
-            berth.rules({"home.policy": "filter: node.name is nowhere\n"})
-            await berth.until(lambda: len(berth.bundles) == 2)
-            berth.pod("waits")
-            await berth.until(lambda: berth.condition("waits"))
-            assert "home.policy:1" in berth.condition("waits")[2]
-            await berth.until(lambda: standing(cluster))
-            # Somebody edits how things stand: it is never read, and written anew with a change.
-            text = {"data": {"status.json": "nonsense"}}
-            cluster.patch("configmaps", "berth-status", text, namespace=NAMESPACE)
-            berth.rules({"home.policy": FILTER})
-            assert await berth.lands("waits")
-            assert berth.node_of("runs") == where
-            await berth.until(
-                lambda: "nonsense" not in str(cluster.get("configmaps", "berth-status",
-                                                          namespace=NAMESPACE))
-            )  # fmt: skip
-
-    run(main)
+async def test_pods_that_waited_before_an_edit_are_not_what_came_with_it():
+    rules = [{"home.policy": f"filter: node.name is {name}\n"} for name in ("no", "none")]
+    settings = kept_in_the_cluster(guard={"within": "1min", "pending": 3})
+    async with embedded(files=rules[0]) as cluster, process(cluster, settings) as berth:
+        counts = berth.app.queue.counts
+        for number in range(3):
+            berth.pod(f"nginx-{number}", resources={"requests": {"cpu": f"{number + 1}m"}})
+        await berth.until(lambda: counts()[SubQueue.UNSCHEDULABLE] == 3)
+        berth.rules(rules[1])
+        await berth.until(lambda: len(berth.bundles) == 2)
+        await berth.until(lambda: counts()[SubQueue.UNSCHEDULABLE] == 3)
+        guard = berth.app._in_force._guard
+        due = guard.due
+        await berth.until(lambda: guard.due != due)
+        assert not berth.refusals
 
 
-def test_config_maps_of_a_selector_are_sources_and_leave_with_their_label():
-    async def main():
-        sources = [
-            {"configMap": f"{NAMESPACE}/policies"},
-            {"selector": "policies=yes", "namespace": NAMESPACE},
-        ]
-        settings = settings_of(policies={"sources": sources})
-        async with embedded() as cluster, process(cluster, settings) as berth:
-            await berth.until(lambda: berth.bundles)
-            for name in ("one", "two"):
-                labels = {"name": name, "labels": {"policies": "yes"}}
-                data = {f"{name}.policy": "filter: node.name is node-02\n"}
-                cluster.create(
-                    "configmaps", {"metadata": labels, "data": data}, namespace=NAMESPACE
-                )
-            await berth.until(lambda: len(berth.bundles[-1].plans) == 4)
-            assert await berth.lands(berth.pod("redis")) == "node-02"
-            gone = {"metadata": {"labels": {"policies": None}}}
-            cluster.patch("configmaps", "one", gone, namespace=NAMESPACE)
-            await berth.until(lambda: len(berth.bundles[-1].plans) == 3)
-            assert "rules/two/two.policy" in berth.bundles[-1].files
+async def test_what_no_policy_can_help_is_not_counted_by_their_guard():
+    settings = kept_in_the_cluster(guard={"within": "1min", "errors": 1})
+    async with embedded() as cluster, process(cluster, settings) as berth:
+        await berth.until(lambda: berth.bundles)
+        guard, telemetry = berth.app._in_force._guard, berth.app.telemetry
+        for _ in range(2):
+            telemetry.count(ATTEMPTS, "error", "berth")
+        telemetry.add(Count.BINDINGS_PUT_OFF)
+        assert guard.measure().errors == 1
+        berth.pod("waits", resources={"requests": {"cpu": "1k"}})
+        berth.pod("held", gates=[{"name": "of its owner"}])
+        await berth.until(lambda: sum(berth.app.queue.rejected_by().values()) == 2)
+        assert guard.measure().pending == 1, "nor are those that their owners hold"
 
-    run(main)
+
+async def test_rules_that_reject_every_node_disturb_no_running_pod_and_hold_the_next_until_mended():
+    async with embedded() as cluster, process(cluster, kept_in_the_cluster()) as berth:
+        where = await berth.lands(berth.pod("runs"))
+        berth.rules({"home.policy": "filter: node.name is nowhere\n"})
+        await berth.until(lambda: len(berth.bundles) == 2)
+        berth.pod("waits")
+        await berth.until(lambda: berth.condition("waits"))
+        assert "home.policy:1" in berth.condition("waits")[2]
+        await berth.until(lambda: standing(cluster))
+        # Somebody edits how things stand: it is never read, and written anew with a change.
+        text = {"data": {"status.json": "nonsense"}}
+        cluster.patch("configmaps", "berth-status", text, namespace=NAMESPACE)
+        berth.rules({"home.policy": FILTER})
+        assert await berth.lands("waits")
+        assert berth.node_of("runs") == where
+        await berth.until(
+            lambda: "nonsense" not in str(cluster.get("configmaps", "berth-status",
+                                                      namespace=NAMESPACE))
+        )  # fmt: skip
+
+
+async def test_config_maps_of_a_selector_are_sources_and_leave_with_their_label():
+    sources = [
+        {"configMap": f"{NAMESPACE}/policies"},
+        {"selector": "policies=yes", "namespace": NAMESPACE},
+    ]
+    settings = settings_of(policies={"sources": sources})
+    async with embedded() as cluster, process(cluster, settings) as berth:
+        await berth.until(lambda: berth.bundles)
+        for name in ("one", "two"):
+            labels = {"name": name, "labels": {"policies": "yes"}}
+            data = {f"{name}.policy": "filter: node.name is node-02\n"}
+            cluster.create("configmaps", {"metadata": labels, "data": data}, namespace=NAMESPACE)
+        await berth.until(lambda: len(berth.bundles[-1].plans) == 4)
+        assert await berth.lands(berth.pod("redis")) == "node-02"
+        gone = {"metadata": {"labels": {"policies": None}}}
+        cluster.patch("configmaps", "one", gone, namespace=NAMESPACE)
+        await berth.until(lambda: len(berth.bundles[-1].plans) == 3)
+        assert "rules/two/two.policy" in berth.bundles[-1].files
 
 
 @pytest.mark.parametrize("kept", [{"state": f"{NAMESPACE}/berth"}, {}])
-def test_a_selector_that_finds_nothing_yet_holds_nobody(kept):
-    async def main():
-        sources = [{"selector": "policies=yes", "namespace": NAMESPACE}]
-        settings = settings_of(policies={"sources": sources, **kept})
-        async with embedded() as cluster, process(cluster, settings) as berth:
-            assert await berth.lands(berth.pod("before"))
-            meta = {"name": "one", "labels": {"policies": "yes"}}
-            data = {"one.policy": "filter: node.name is node-02\n"}
-            cluster.create("configmaps", {"metadata": meta, "data": data}, namespace=NAMESPACE)
-            await berth.until(lambda: berth.bundles and berth.bundles[-1].plans)
-            assert await berth.lands(berth.pod("after")) == "node-02"
-
-    run(main)
+async def test_a_selector_that_finds_nothing_yet_holds_nobody(kept):
+    sources = [{"selector": "policies=yes", "namespace": NAMESPACE}]
+    settings = settings_of(policies={"sources": sources, **kept})
+    async with embedded() as cluster, process(cluster, settings) as berth:
+        assert await berth.lands(berth.pod("before"))
+        meta = {"name": "one", "labels": {"policies": "yes"}}
+        data = {"one.policy": "filter: node.name is node-02\n"}
+        cluster.create("configmaps", {"metadata": meta, "data": data}, namespace=NAMESPACE)
+        await berth.until(lambda: berth.bundles and berth.bundles[-1].plans)
+        assert await berth.lands(berth.pod("after")) == "node-02"
 
 
-def test_a_namespace_rules_its_own_pods_and_a_broken_one_stops_nobody():
+async def test_a_namespace_rules_its_own_pods_and_a_broken_one_stops_nobody():
     tenants = {"configMap": "berth-policies", "namespaces": ["default", "team-b"]}
 
     def config_map(text):
         return {"metadata": {"name": "berth-policies"}, "data": {"a.policy": text}}
 
-    async def main():
-        settings = kept_in_the_cluster(tenants=tenants)
-        async with embedded() as cluster:
-            cluster.create("namespaces", {"metadata": {"name": "team-b"}})
-            only = "filter: node.name is node-02\n"
-            cluster.create("configmaps", config_map(only), namespace="default")
-            cluster.create("configmaps", config_map(BROKEN["home.policy"]), namespace="team-b")
-            async with process(cluster, settings) as berth:
-                assert await berth.lands(berth.pod("redis")) == "node-02"
-                assert sorted(berth.bundles[-1].tenants.items()) == [("default/a", "default")]
-                await berth.until(lambda: berth.refused_for("P101"))
-                assert "no rules of namespace team-b are in force" in berth.refused_for("P101")
-                await berth.until(lambda: (standing(cluster) or {}).get("tenantsRefused") == 1)
-                patch = {"data": {"a.policy": only.replace("02", "03")}}
-                cluster.patch("configmaps", "berth-policies", patch, namespace="default")
-                await berth.until(lambda: "node-03" in str(berth.bundles[-1].files))
-                assert await berth.lands(berth.pod("redis-2")) == "node-03"
-                patch = {"data": {"a.policy": BROKEN["home.policy"]}}
-                cluster.patch("configmaps", "berth-policies", patch, namespace="default")
-                await berth.until(lambda: standing(cluster)["tenantsRefused"] == 2)
-            async with process(cluster, settings) as berth:
-                assert await berth.lands(berth.pod("redis-3")) == "node-03", "kept, too"
-
-    run(main)
+    settings = kept_in_the_cluster(tenants=tenants)
+    async with embedded() as cluster:
+        cluster.create("namespaces", {"metadata": {"name": "team-b"}})
+        only = "filter: node.name is node-02\n"
+        cluster.create("configmaps", config_map(only), namespace="default")
+        cluster.create("configmaps", config_map(BROKEN["home.policy"]), namespace="team-b")
+        async with process(cluster, settings) as berth:
+            assert await berth.lands(berth.pod("redis")) == "node-02"
+            assert sorted(berth.bundles[-1].tenants.items()) == [("default/a", "default")]
+            await berth.until(lambda: berth.refused_for("P101"))
+            assert "no rules of namespace team-b are in force" in berth.refused_for("P101")
+            await berth.until(lambda: (standing(cluster) or {}).get("tenantsRefused") == 1)
+            patch = {"data": {"a.policy": only.replace("02", "03")}}
+            cluster.patch("configmaps", "berth-policies", patch, namespace="default")
+            await berth.until(lambda: "node-03" in str(berth.bundles[-1].files))
+            assert await berth.lands(berth.pod("redis-2")) == "node-03"
+            patch = {"data": {"a.policy": BROKEN["home.policy"]}}
+            cluster.patch("configmaps", "berth-policies", patch, namespace="default")
+            await berth.until(lambda: standing(cluster)["tenantsRefused"] == 2)
+        async with process(cluster, settings) as berth:
+            assert await berth.lands(berth.pod("redis-3")) == "node-03", "kept, too"
 
 
-def test_only_the_pods_of_profiles_whose_source_is_no_good_wait(caplog):
+async def test_only_the_pods_of_profiles_whose_source_is_no_good_wait(caplog):
     sources = [
         {"configMap": f"{NAMESPACE}/policies"},
         {"configMap": f"{NAMESPACE}/other", "profiles": ["other"]},
     ]
     given = settings_of(policies={"sources": sources}).model_dump()
     given["profiles"] = [{"scheduler_name": "berth"}, {"scheduler_name": "other"}]
-
-    async def main():
-        settings = Settings.model_validate(given)
-        async with embedded() as cluster, process(cluster, settings) as berth:
-            waits = berth.pod("waits", scheduler="other")
-            assert await berth.lands(berth.pod("goes"))
-            await berth.until(lambda: berth.condition(waits))
-            assert "ConfigMap rules/other" in berth.condition(waits)[2]
-            said = "ConfigMap rules/other does not exist; nothing is scheduled for other until "
-            assert said in caplog.text
-            assert berth.node_of(waits) is None
-            data = {"metadata": {"name": "other"}, "data": {"a.policy": SCORE}}
-            cluster.create("configmaps", data, namespace=NAMESPACE)
-            assert await berth.lands(waits)
-
-    run(main)
+    settings = Settings.model_validate(given)
+    async with embedded() as cluster, process(cluster, settings) as berth:
+        waits = berth.pod("waits", scheduler="other")
+        assert await berth.lands(berth.pod("goes"))
+        await berth.until(lambda: berth.condition(waits))
+        assert "ConfigMap rules/other" in berth.condition(waits)[2]
+        said = "ConfigMap rules/other does not exist; nothing is scheduled for other until "
+        assert said in caplog.text
+        assert berth.node_of(waits) is None
+        data = {"metadata": {"name": "other"}, "data": {"a.policy": SCORE}}
+        cluster.create("configmaps", data, namespace=NAMESPACE)
+        assert await berth.lands(waits)
 
 
-def test_without_a_source_the_default_plugins_decide():
-    async def main():
-        plain = settings_of(config_map=False)
-        async with embedded(files=None) as cluster, process(cluster, plain) as berth:
-            assert await berth.lands(berth.pod("nginx"))
-
-    run(main)
+async def test_without_a_source_the_default_plugins_decide():
+    plain = settings_of(config_map=False)
+    async with embedded(files=None) as cluster, process(cluster, plain) as berth:
+        assert await berth.lands(berth.pod("nginx"))
 
 
 OF_CLASSES = """
@@ -609,7 +533,7 @@ def make(args):
 """
 
 
-def test_a_plugin_of_another_package_reads_a_kind_of_its_own_and_is_woken_by_it(
+async def test_a_plugin_of_another_package_reads_a_kind_of_its_own_and_is_woken_by_it(
     tmp_path, monkeypatch
 ):
     info = tmp_path / "opened-1.dist-info"
@@ -623,54 +547,44 @@ def test_a_plugin_of_another_package_reads_a_kind_of_its_own_and_is_woken_by_it(
         {"profiles": [{"schedulerName": "berth", "plugins": plugins}], "berth": {}}
     )
 
-    async def main():
-        async with embedded(files=None) as cluster, process(cluster, plain) as berth:
-            name = berth.pod("waits")
-            await berth.until(lambda: berth.condition(name) is not None)
-            assert "closed" in berth.condition(name)[2]
-            cluster.create("priorityclasses", {"metadata": {"name": "open"}, "value": 7})
-            assert await berth.lands(name)
-
-    run(main)
+    async with embedded(files=None) as cluster, process(cluster, plain) as berth:
+        name = berth.pod("waits")
+        await berth.until(lambda: berth.condition(name) is not None)
+        assert "closed" in berth.condition(name)[2]
+        cluster.create("priorityclasses", {"metadata": {"name": "open"}, "value": 7})
+        assert await berth.lands(name)
 
 
-def test_the_example_of_a_claim_gets_a_node_a_volume_there_and_then_its_pod():
+async def test_the_example_of_a_claim_gets_a_node_a_volume_there_and_then_its_pod():
     example = Path(__file__).parents[2] / "examples" / "volume.yaml"
-
-    async def main():
-        plain = settings_of(config_map=False)
-        async with embedded(files=None) as cluster, process(cluster, plain) as berth:
-            for item in yaml.safe_load_all(example.read_text()):
-                plural = "persistentvolumeclaims" if item["kind"] != "Pod" else "pods"
-                cluster.create(plural, item, namespace="default")
-            node = await berth.lands("with-data")
-            claim = cluster.get("persistentvolumeclaims", "data", namespace="default")
-            chosen = claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"]
-            (volume,) = cluster.list("persistentvolumes")
-            assert (chosen, claim["status"]["phase"]) == (node, "Bound")
-            assert volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
-
-    run(main)
+    plain = settings_of(config_map=False)
+    async with embedded(files=None) as cluster, process(cluster, plain) as berth:
+        for item in yaml.safe_load_all(example.read_text()):
+            plural = "persistentvolumeclaims" if item["kind"] != "Pod" else "pods"
+            cluster.create(plural, item, namespace="default")
+        node = await berth.lands("with-data")
+        claim = cluster.get("persistentvolumeclaims", "data", namespace="default")
+        chosen = claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"]
+        (volume,) = cluster.list("persistentvolumes")
+        assert (chosen, claim["status"]["phase"]) == (node, "Bound")
+        assert volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
 
 
 # ---- what may be away ----------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_the_api_server_may_go_and_come_back():
-    async def main():
-        async with embedded() as cluster, process(cluster) as berth:
-            assert await berth.lands(berth.pod("nginx-1")) in berth.test_nodes
-            await cluster.stop()
-            late = berth.pod("nginx-2")  # written past HTTP: the store is still there
-            await asyncio.sleep(0.05)
-            assert berth.node_of(late) is None
-            await cluster.start()
-            await berth.until(lambda: berth.node_of(late), seconds=20.0)
-            assert berth.node_of(late) in berth.test_nodes
-            assert len(berth.bundles) == 1
-
-    run(main)
+async def test_the_api_server_may_go_and_come_back():
+    async with embedded() as cluster, process(cluster) as berth:
+        assert await berth.lands(berth.pod("nginx-1")) in berth.test_nodes
+        await cluster.stop()
+        late = berth.pod("nginx-2")  # written past HTTP: the store is still there
+        await asyncio.sleep(0.05)
+        assert berth.node_of(late) is None
+        await cluster.start()
+        await berth.until(lambda: berth.node_of(late), seconds=20.0)
+        assert berth.node_of(late) in berth.test_nodes
+        assert len(berth.bundles) == 1
 
 
 @pytest.mark.parametrize(
@@ -680,43 +594,34 @@ def test_the_api_server_may_go_and_come_back():
         ("no/such/file", "no kubeconfig: no/such/file does not exist"),
     ],
 )
-def test_a_kubeconfig_that_is_wrong_ends_the_process_with_the_reason(kubeconfig, said):
-    async def main():
-        made = Process(None, Settings(), kubeconfig)
-        with pytest.raises(ConfigError) as caught:
-            await made.task
-        message = str(caught.value)
-        assert message.startswith(f"cannot reach a cluster: {said}")
-        assert "\n" not in message
-
-    run(main)
-
-
-def test_a_server_that_is_away_is_told_once_and_not_for_each_kind(caplog):
-    async def main():
-        config = EmbeddedCluster(nodes=0).kubeconfig()
-        config["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:1"
-        made = Process(None, Settings(), config)
-        watched = made.app._endpoints
-        await made.until(lambda: watched.reflectors and all(r.failures for r in watched.reflectors))
-        made.stop.set()
+async def test_a_kubeconfig_that_is_wrong_ends_the_process_with_the_reason(kubeconfig, said):
+    made = Process(None, Settings(), kubeconfig)
+    with pytest.raises(ConfigError) as caught:
         await made.task
+    message = str(caught.value)
+    assert message.startswith(f"cannot reach a cluster: {said}")
+    assert "\n" not in message
 
-    run(main)
+
+async def test_a_server_that_is_away_is_told_once_and_not_for_each_kind(caplog):
+    config = EmbeddedCluster(nodes=0).kubeconfig()
+    config["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:1"
+    made = Process(None, Settings(), config)
+    watched = made.app._endpoints
+    await made.until(lambda: watched.reflectors and all(r.failures for r in watched.reflectors))
+    made.stop.set()
+    await made.task
     told = [one.getMessage() for one in caplog.records if one.name == "engine.kube.reflector"]
     assert told == ["the API server: cannot reach http://127.0.0.1:1: connection refused"]
 
 
-def test_without_prometheus_the_other_rules_decide(caplog):
-    async def main():
-        async with embedded() as cluster:
-            settings = settings_of(prometheus={"url": "http://127.0.0.1:9"})
-            async with process(cluster, settings) as berth:
-                await berth.until(lambda: berth.app.telemetry[Count.SIGNAL_ERRORS])
-                assert await berth.lands(berth.pod("nginx")) in berth.test_nodes
-                assert await berth.lands(berth.pod("redis"))
-
-    run(main)
+async def test_without_prometheus_the_other_rules_decide(caplog):
+    async with embedded() as cluster:
+        settings = settings_of(prometheus={"url": "http://127.0.0.1:9"})
+        async with process(cluster, settings) as berth:
+            await berth.until(lambda: berth.app.telemetry[Count.SIGNAL_ERRORS])
+            assert await berth.lands(berth.pod("nginx")) in berth.test_nodes
+            assert await berth.lands(berth.pod("redis"))
     ours = (r for r in caplog.records if r.name.startswith("engine"))
     warnings = [r for r in ours if r.levelno >= logging.WARNING]
     assert any("127.0.0.1:9" in r.getMessage() or "bandwidth" in r.getMessage() for r in warnings)
@@ -726,75 +631,66 @@ def test_without_prometheus_the_other_rules_decide(caplog):
 # ---- odd pods ------------------------------------------------------------------------------------
 
 
-def test_odd_pods_are_placed_or_refused_with_a_reason():
-    async def main():
-        plain = settings_of(config_map=False)
-        async with embedded() as cluster, process(cluster, plain) as berth:
-            requests = {"requests": {"cpu": "1", "memory": "1.2.3Gi"}}
-            unreadable = berth.pod("unreadable", resources=requests)
-            huge = berth.pod("huge", resources={"requests": {"cpu": "9" * 30}})
-            tiny = berth.pod("tiny", resources={"requests": {"cpu": "0.0000001m"}})
-            unknown = {"noSuchField": [1, {"a": None}], "image": "x"}
-            spec = {
-                "schedulerName": "berth",
-                "containers": [{"name": f"c{n}", **unknown} for n in range(300)],
-                "futureField": {"x": [1]},
-                "tolerations": None,
-            }
-            pod = {"metadata": {"name": "wide"}, "spec": spec}
-            cluster.create("pods", pod, namespace="default")
-            assert await berth.lands("wide")
-            assert await berth.lands(tiny)
-            for name, words in ((unreadable, "1.2.3Gi"), (huge, "Insufficient cpu")):
-                await berth.until(lambda name=name: berth.condition(name))
-                status, _, message = berth.condition(name)
-                assert status == "False"
-                assert words in message
-                assert berth.node_of(name) is None
-            assert await berth.lands(berth.pod("after"))
-
-    run(main)
+async def test_odd_pods_are_placed_or_refused_with_a_reason():
+    plain = settings_of(config_map=False)
+    async with embedded() as cluster, process(cluster, plain) as berth:
+        requests = {"requests": {"cpu": "1", "memory": "1.2.3Gi"}}
+        unreadable = berth.pod("unreadable", resources=requests)
+        huge = berth.pod("huge", resources={"requests": {"cpu": "9" * 30}})
+        tiny = berth.pod("tiny", resources={"requests": {"cpu": "0.0000001m"}})
+        unknown = {"noSuchField": [1, {"a": None}], "image": "x"}
+        spec = {
+            "schedulerName": "berth",
+            "containers": [{"name": f"c{n}", **unknown} for n in range(300)],
+            "futureField": {"x": [1]},
+            "tolerations": None,
+        }
+        pod = {"metadata": {"name": "wide"}, "spec": spec}
+        cluster.create("pods", pod, namespace="default")
+        assert await berth.lands("wide")
+        assert await berth.lands(tiny)
+        for name, words in ((unreadable, "1.2.3Gi"), (huge, "Insufficient cpu")):
+            await berth.until(lambda name=name: berth.condition(name))
+            status, _, message = berth.condition(name)
+            assert status == "False"
+            assert words in message
+            assert berth.node_of(name) is None
+        assert await berth.lands(berth.pod("after"))
 
 
 # ---- ending --------------------------------------------------------------------------------------
 
 
-def test_stopping_in_the_middle_leaves_no_pod_half_bound():
-    async def main():
-        async with embedded() as cluster:
-            made = Process(cluster, settings_of(config_map=False), cluster.kubeconfig())
-            names = [made.pod(f"redis-{number}") for number in range(60)]
-            await made.until(lambda: made.placed)
-            made.stop.set()
-            async with asyncio.timeout(60):
-                await made.task
-            assert made.app.scheduler.in_flight == 0
-            decided = {name: node for name, node in made.placed if node}
-            bound = {name: made.node_of(name) for name in names if made.node_of(name)}
-            assert bound == decided
-
-    run(main)
+async def test_stopping_in_the_middle_leaves_no_pod_half_bound():
+    async with embedded() as cluster:
+        made = Process(cluster, settings_of(config_map=False), cluster.kubeconfig())
+        names = [made.pod(f"redis-{number}") for number in range(60)]
+        await made.until(lambda: made.placed)
+        made.stop.set()
+        async with asyncio.timeout(60):
+            await made.task
+        assert made.app.scheduler.in_flight == 0
+        decided = {name: node for name, node in made.placed if node}
+        bound = {name: made.node_of(name) for name in names if made.node_of(name)}
+        assert bound == decided
 
 
 @pytest.mark.parametrize(
     "when", ["before it is synced", "while it cannot connect", "while it is given credentials"]
 )
-def test_stopping_early(when):
-    async def main():
-        async with embedded() as cluster:
-            kubeconfig = cluster.kubeconfig()
-            if "connect" in when:
-                kubeconfig["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:1"
-            if "credentials" in when:
-                run = {"apiVersion": "v1", "command": "sleep", "args": ["1000"]}
-                kubeconfig["users"][0]["user"] = {"exec": run}
-            made = Process(cluster, settings_of(cluster), kubeconfig)
-            await asyncio.sleep(0 if "synced" in when else 0.05)
-            made.stop.set()
-            async with asyncio.timeout(60):
-                await made.task
-
-    run(main)
+async def test_stopping_early(when):
+    async with embedded() as cluster:
+        kubeconfig = cluster.kubeconfig()
+        if "connect" in when:
+            kubeconfig["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:1"
+        if "credentials" in when:
+            run = {"apiVersion": "v1", "command": "sleep", "args": ["1000"]}
+            kubeconfig["users"][0]["user"] = {"exec": run}
+        made = Process(cluster, settings_of(cluster), kubeconfig)
+        await asyncio.sleep(0 if "synced" in when else 0.05)
+        made.stop.set()
+        async with asyncio.timeout(60):
+            await made.task
 
 
 # ---- replicas ------------------------------------------------------------------------------------
@@ -809,115 +705,101 @@ def elects(cluster, **more):
     return settings.model_copy(update={"election": election, **more})
 
 
-def test_who_gives_the_lease_up_leaves_to_the_next_leader_what_is_kept(monkeypatch):
+async def test_who_gives_the_lease_up_leaves_to_the_next_leader_what_is_kept(monkeypatch):
     keepers = []
 
     async def flush(*_):
         await asyncio.sleep(0)
         keepers.append(["Keeper.run" in repr(one) for one in asyncio.all_tasks()])
 
-    async def main():
-        async with embedded() as cluster:
-            kept = elects(cluster, berth=kept_in_the_cluster().berth)
-            async with process(cluster, kept) as berth:
-                await berth.until(lambda: standing(cluster))
-
     monkeypatch.setattr(KubeEventSink, "flush", flush)
-    run(main)
+    async with embedded() as cluster:
+        kept = elects(cluster, berth=kept_in_the_cluster().berth)
+        async with process(cluster, kept) as berth:
+            await berth.until(lambda: standing(cluster))
     assert not any(keepers[0])
 
 
 @pytest.mark.parametrize("delayed", [False, True], ids=["warm", "delayed"])
-def test_a_follower_tells_nobody_anything_and_the_leader_to_come_tells_it_all(delayed):
+async def test_a_follower_tells_nobody_anything_and_the_leader_to_come_tells_it_all(delayed):
     """Policies, a gated pod and one that cannot be read: all came while another led."""
-
-    async def main():
-        async with embedded(files={"hold.policy": GATE}) as cluster:
-            held = {"holderIdentity": "other", "leaseDurationSeconds": 3600}
-            lease = {"metadata": {"name": "berth"}, "spec": held}
-            cluster.create("leases", lease, namespace="kube-system")
-            follows = elects(cluster, delay_cache=delayed)
-            async with process(cluster, follows) as berth:
-                if not delayed:
-                    await berth.until(lambda: berth.bundles)
-                plain = berth.pod("plain")
-                bad = berth.pod("bad", resources={"requests": {"memory": "1.2.3Gi"}})
-                spec = {"schedulerName": "berth", "containers": [{"name": "c", "image": "i"}]}
-                pod = {"metadata": {"name": "held", "labels": {"wait": "yes"}}, "spec": spec}
-                cluster.create("pods", pod, namespace="default")
-                if not delayed:
-                    await berth.until(lambda: berth.app.queue.counts()[SubQueue.GATED] == 1)
-                    await berth.until(lambda: berth.app.queue.counts()[SubQueue.ACTIVE] == 1)
-                await asyncio.sleep(0.05)
-                assert cluster.list("events") == []
-                assert (berth.placed, berth.condition("held"), berth.condition(bad)) == (
-                    [],
-                    None,
-                    None,
-                )
-                released = {"spec": {"holderIdentity": None, "leaseDurationSeconds": 1}}
-                cluster.patch("leases", "berth", released, namespace="kube-system")
-                assert await berth.lands(plain)
-                await berth.until(lambda: berth.condition("held"))
-                assert berth.condition("held")[1] == "SchedulingGated"
-                await berth.until(lambda: berth.condition(bad))
-                assert "1.2.3Gi" in berth.condition(bad)[2]
-                await berth.until(lambda: "PoliciesInForce" in dict(berth.events("ConfigMap")))
-            lease = cluster.get("leases", "berth", namespace="kube-system")
-            assert lease["spec"].get("holderIdentity") is None, "released at the end"
-
-    run(main)
+    async with embedded(files={"hold.policy": GATE}) as cluster:
+        held = {"holderIdentity": "other", "leaseDurationSeconds": 3600}
+        lease = {"metadata": {"name": "berth"}, "spec": held}
+        cluster.create("leases", lease, namespace="kube-system")
+        follows = elects(cluster, delay_cache=delayed)
+        async with process(cluster, follows) as berth:
+            if not delayed:
+                await berth.until(lambda: berth.bundles)
+            plain = berth.pod("plain")
+            bad = berth.pod("bad", resources={"requests": {"memory": "1.2.3Gi"}})
+            spec = {"schedulerName": "berth", "containers": [{"name": "c", "image": "i"}]}
+            pod = {"metadata": {"name": "held", "labels": {"wait": "yes"}}, "spec": spec}
+            cluster.create("pods", pod, namespace="default")
+            if not delayed:
+                await berth.until(lambda: berth.app.queue.counts()[SubQueue.GATED] == 1)
+                await berth.until(lambda: berth.app.queue.counts()[SubQueue.ACTIVE] == 1)
+            await asyncio.sleep(0.05)
+            assert cluster.list("events") == []
+            assert (berth.placed, berth.condition("held"), berth.condition(bad)) == (
+                [],
+                None,
+                None,
+            )
+            released = {"spec": {"holderIdentity": None, "leaseDurationSeconds": 1}}
+            cluster.patch("leases", "berth", released, namespace="kube-system")
+            assert await berth.lands(plain)
+            await berth.until(lambda: berth.condition("held"))
+            assert berth.condition("held")[1] == "SchedulingGated"
+            await berth.until(lambda: berth.condition(bad))
+            assert "1.2.3Gi" in berth.condition(bad)[2]
+            await berth.until(lambda: "PoliciesInForce" in dict(berth.events("ConfigMap")))
+        lease = cluster.get("leases", "berth", namespace="kube-system")
+        assert lease["spec"].get("holderIdentity") is None, "released at the end"
 
 
-def test_who_loses_the_lease_ends():
-    async def main():
-        async with embedded() as cluster:
-            made = Process(cluster, elects(cluster), cluster.kubeconfig())
-            await made.until(lambda: made.app.scheduler and made.app.scheduler.leads)
-            taken = {"spec": {"holderIdentity": "other", "leaseDurationSeconds": 3600}}
-            cluster.patch("leases", "berth", taken, namespace="kube-system")
-            with pytest.raises(LeaseLost, match="kube-system/berth"):
-                async with asyncio.timeout(60):
-                    await made.task
-            assert cluster.get("leases", "berth", namespace="kube-system")["spec"]["holderIdentity"]
-
-    run(main)
+async def test_who_loses_the_lease_ends():
+    async with embedded() as cluster:
+        made = Process(cluster, elects(cluster), cluster.kubeconfig())
+        await made.until(lambda: made.app.scheduler and made.app.scheduler.leads)
+        taken = {"spec": {"holderIdentity": "other", "leaseDurationSeconds": 3600}}
+        cluster.patch("leases", "berth", taken, namespace="kube-system")
+        with pytest.raises(LeaseLost, match="kube-system/berth"):
+            async with asyncio.timeout(60):
+                await made.task
+        assert cluster.get("leases", "berth", namespace="kube-system")["spec"]["holderIdentity"]
 
 
 # ---- what is held against the server -------------------------------------------------------------
 
 
-def test_cache_and_queue_are_compared_with_the_server():
+async def test_cache_and_queue_are_compared_with_the_server():
     """Equal; then a pod and a node are taken out of the cache behind everybody's back."""
+    async with embedded(nodes=2) as cluster, process(cluster) as berth:
+        await berth.until(lambda: berth.bundles)
+        node = await berth.lands(berth.pod("redis"))
+        berth.pod("stuck", resources={"requests": {"cpu": "900"}})
+        await berth.until(lambda: berth.app.queue.counts()[SubQueue.UNSCHEDULABLE] == 1)
+        await berth.until(lambda: not berth.app.cache.assumed_pods)
+        session = await Session.from_kubeconfig(cluster.kubeconfig())
 
-    async def main():
-        async with embedded(nodes=2) as cluster, process(cluster) as berth:
-            await berth.until(lambda: berth.bundles)
-            node = await berth.lands(berth.pod("redis"))
-            berth.pod("stuck", resources={"requests": {"cpu": "900"}})
-            await berth.until(lambda: berth.app.queue.counts()[SubQueue.UNSCHEDULABLE] == 1)
-            await berth.until(lambda: not berth.app.cache.assumed_pods)
-            session = await Session.from_kubeconfig(cluster.kubeconfig())
+        async def sleep(_):
+            await asyncio.sleep(0.05)
 
-            async def sleep(_):
-                await asyncio.sleep(0.05)
-
-            wiring = Wiring(SystemClock(), Telemetry(), Random(1), sleep)
-            assert await berth.app.comparer.compare(session, wiring) == []
-            [uid] = berth.app.cache.assigned()
-            berth.app.cache.remove_pod(uid)
-            [stuck] = berth.app.queue.uids()
-            berth.app.queue.delete(stuck)
-            told = await berth.app.comparer.compare(session, wiring)
-            assert f"pod {uid} is on {node} at the server and nowhere in the cache" in told
-            assert f"pod {stuck} is waiting at the server and nowhere in the cache" in told
-            assert len(told) == 2
-            await session.close()
-
-    run(main)
+        wiring = Wiring(SystemClock(), Telemetry(), Random(1), sleep)
+        assert await berth.app.comparer.compare(session, wiring) == []
+        [uid] = berth.app.cache.assigned()
+        berth.app.cache.remove_pod(uid)
+        [stuck] = berth.app.queue.uids()
+        berth.app.queue.delete(stuck)
+        told = await berth.app.comparer.compare(session, wiring)
+        assert f"pod {uid} is on {node} at the server and nowhere in the cache" in told
+        assert f"pod {stuck} is waiting at the server and nowhere in the cache" in told
+        assert len(told) == 2
+        await session.close()
 
 
-def test_that_the_server_cannot_be_compared_with_ends_nothing(caplog):
+async def test_that_the_server_cannot_be_compared_with_ends_nothing(caplog):
     class Away:
         asked = 0
 
@@ -925,18 +807,15 @@ def test_that_the_server_cannot_be_compared_with_ends_nothing(caplog):
             self.asked += 1
             raise Unreachable("cannot reach it")
 
-    async def main():
-        away, comparer = Away(), App(RunOptions(Settings()), clock=SystemClock()).comparer
-        wiring = Wiring(SystemClock(), Telemetry(), Random(1))
-        task = asyncio.create_task(comparer.run(away, wiring))
-        for number in (1, 2):
-            comparer.ask()
-            for _ in range(5):
-                await asyncio.sleep(0)
-            assert away.asked == number
-        task.cancel()
-
-    run(main)
+    away, comparer = Away(), App(RunOptions(Settings()), clock=SystemClock()).comparer
+    wiring = Wiring(SystemClock(), Telemetry(), Random(1))
+    task = asyncio.create_task(comparer.run(away, wiring))
+    for number in (1, 2):
+        comparer.ask()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert away.asked == number
+    task.cancel()
     assert caplog.text.count("Cache and server cannot be compared: cannot reach it") == 2
 
 

@@ -7,7 +7,7 @@ import itertools
 import socket
 import sys
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
@@ -74,24 +74,15 @@ class Server:
             writer.close()
 
 
-def run(
-    replies: Sequence[Reply], story: Callable[[Channels, Server], Awaitable[object]]
-) -> tuple[Any, Server]:
-    async def main() -> tuple[Any, Server]:
-        server = Server(iter(replies))
-        async with listening(server) as channels:
-            return await story(channels, server), server
-
-    return asyncio.run(main())
-
-
 @asynccontextmanager
-async def listening(server: Server) -> Any:
+async def answering(*replies: Reply) -> AsyncIterator[tuple[Channels, Server]]:
+    """Channels to a server that gives these replies."""
+    server = Server(iter(replies))
     listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
     channels = Channels(f"http://127.0.0.1:{port}")
     try:
-        yield channels
+        yield channels, server
     finally:
         channels.close()
         listener.close()
@@ -101,16 +92,24 @@ def get(channels: Channels, *, method: str = "GET", silence: float = 20.0) -> Aw
     return channels.request(method, "/x", "", again=method == "GET", silence=silence)
 
 
-@given(st.sampled_from([OK, CHUNKED, INTERIM + OK]), st.sets(st.integers(1, 90)))
-def test_an_answer_is_the_same_however_its_bytes_are_cut(answer: bytes, cuts: set[int]) -> None:
+def pieces(answer: bytes, cuts: set[int]) -> list[bytes]:
     at = [0, *sorted(cut for cut in cuts if cut < len(answer)), len(answer)]
-    pieces = [answer[a:b] for a, b in itertools.pairwise(at)]
-    found, server = run([pieces, [OK]], two_after_each_other)
-    first, second = found
-    assert (first.status, first.body) == ((201, b"abcde") if answer == CHUNKED else (200, b"hi"))
-    assert first.headers.get("x-id") == (None if answer == CHUNKED else "7")
-    assert second.headers["x-id"] == "7"
-    assert server.connections == 1
+    return [answer[a:b] for a, b in itertools.pairwise(at)]
+
+
+@given(st.sampled_from([OK, CHUNKED, INTERIM + OK]), st.sets(st.integers(1, 90)))
+def test_an_answer_is_the_same_however_its_bytes_are_cut(answer: bytes, cuts: set[int]):
+    async def main() -> None:
+        async with answering(pieces(answer, cuts), [OK]) as (channels, server):
+            first, second = await get(channels), await get(channels)
+        assert (first.status, first.body) == (
+            (201, b"abcde") if answer == CHUNKED else (200, b"hi")
+        )
+        assert first.headers.get("x-id") == (None if answer == CHUNKED else "7")
+        assert second.headers["x-id"] == "7"
+        assert server.connections == 1
+
+    asyncio.run(main())
 
 
 def streamed(channels: Channels) -> Awaitable[Answer]:
@@ -118,29 +117,27 @@ def streamed(channels: Channels) -> Awaitable[Answer]:
 
 
 @given(st.sampled_from([CHUNKED, INTERIM + OK, LAST]), st.sets(st.integers(1, 90)))
-def test_a_stream_gives_all_that_comes_however_its_bytes_are_cut(
-    answer: bytes, cuts: set[int]
-) -> None:
+def test_a_stream_gives_all_that_comes_however_its_bytes_are_cut(answer: bytes, cuts: set[int]):
     """Its connection is used again once it was read to its end, and not before."""
 
-    async def story(channels: Channels, server: Server) -> None:
-        first = await streamed(channels)
-        await get(channels)
+    async def main() -> None:
+        async with answering(pieces(answer, cuts), [OK], [OK]) as (channels, server):
+            first = await streamed(channels)
+            await get(channels)
+            assert server.connections == 2
+            body = b"".join([piece async for piece in first.pieces()])
+            first.close()
+            assert body == {CHUNKED: b"abcde", LAST: b""}.get(answer, b"hi")
+            assert (await get(channels)).body == b"hi"
         assert server.connections == 2
-        body = b"".join([piece async for piece in first.pieces()])
-        first.close()
-        assert body == {CHUNKED: b"abcde", LAST: b""}.get(answer, b"hi")
-        assert (await get(channels)).body == b"hi"
 
-    at = [0, *sorted(cut for cut in cuts if cut < len(answer)), len(answer)]
-    _, server = run([[answer[a:b] for a, b in itertools.pairwise(at)], [OK], [OK]], story)
-    assert server.connections == 2
+    asyncio.run(main())
 
 
-def test_of_a_stream_that_nobody_reads_no_more_is_taken_than_is_soon_needed() -> None:
+async def test_of_a_stream_that_nobody_reads_no_more_is_taken_than_is_soon_needed():
     lines = [b"x" * 65536] * 400
-
-    async def story(channels: Channels, server: Server) -> None:
+    length = f"Content-Length: {sum(map(len, lines))}\r\n\r\n".encode()
+    async with answering([b"HTTP/1.1 200 OK\r\n" + length, *lines]) as (channels, _):
         answer = await streamed(channels)
         for _ in range(4000):
             await asyncio.sleep(0)
@@ -148,32 +145,25 @@ def test_of_a_stream_that_nobody_reads_no_more_is_taken_than_is_soon_needed() ->
         assert pieces[0] < 4 << 20
         assert sum(pieces) == 400 * 65536
 
-    length = f"Content-Length: {sum(map(len, lines))}\r\n\r\n".encode()
-    run([[b"HTTP/1.1 200 OK\r\n" + length, *lines]], story)
 
-
-def test_a_stream_that_is_cut_or_left() -> None:
-    async def story(channels: Channels, server: Server) -> None:
+async def test_a_stream_that_is_cut_or_left():
+    async with answering([CHUNKED[:-5], END], [CHUNKED], [OK]) as (channels, server):
         cut = await streamed(channels)
         with pytest.raises(Broken, match="in the middle"):
             _ = [piece async for piece in cut.pieces()]
         (await streamed(channels)).close()
         assert (await get(channels)).body == b"hi"
-
-    _, server = run([[CHUNKED[:-5], END], [CHUNKED], [OK]], story)
     assert server.connections == 3
 
 
-def test_of_two_answers_to_a_request_the_first_counts_and_the_connection_goes() -> None:
-    async def story(channels: Channels, server: Server) -> None:
+async def test_of_two_answers_to_a_request_the_first_counts_and_the_connection_goes():
+    switched = b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
+    async with answering([OK + OK], [CHUNKED + LAST], [switched]) as (channels, server):
         assert (await get(channels)).body == b"hi"
         stream = await streamed(channels)
         assert b"".join([piece async for piece in stream.pieces()]) == b"abcde"
         with pytest.raises(Broken, match="not HTTP"):
             await get(channels, method="POST")
-
-    switched = b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
-    _, server = run([[OK + OK], [CHUNKED + LAST], [switched]], story)
     assert server.connections == 3
 
 
@@ -186,8 +176,8 @@ def test_of_two_answers_to_a_request_the_first_counts_and_the_connection_goes() 
         ([b"HTTP/1.1 200 OK\r\n\r\n", END], ""),
     ],
 )
-def test_a_proxy_that_leads_nowhere_was_sent_nothing_of_ours(answer: Reply, why: str) -> None:
-    async def story(channels: Channels, server: Server) -> None:
+async def test_a_proxy_that_leads_nowhere_was_sent_nothing_of_ours(answer: Reply, why: str):
+    async with answering(answer) as (channels, server):
         through = f"http://me:p%40w@127.0.0.1:{channels._via.port}"
         tunnelled = Channels("https://h.invalid", trusting(None), proxy=through)
         with pytest.raises(NotConnected, match=why or None):
@@ -195,16 +185,14 @@ def test_a_proxy_that_leads_nowhere_was_sent_nothing_of_ours(answer: Reply, why:
         word = b"Proxy-Authorization: Basic " + b64encode(b"me:p@w")
         assert server.requests[0].startswith(b"CONNECT h.invalid:443 HTTP/1.1\r\n")
         assert word in server.requests[0]
-
-    _, server = run([answer], story)
     assert len(server.requests) == 1
 
 
-def test_a_header_costs_no_call() -> None:
-    async def calls(channels: Channels, _: Server) -> list[list[str]]:
-        """Names of ours, for an answer with a header more and for one without."""
+async def test_a_header_costs_no_call():
+    more = OK.replace(b"X-Id", b"X-Ids: 7\r\nX-Id")
+    found = []
+    async with answering([OK], [more], [OK]) as (channels, _):
         await get(channels)
-        found = []
         for _ in range(2):
             names: list[str] = []
             sys.setprofile(lambda frame, *_, to=names: to.append(frame.f_code.co_qualname))
@@ -213,129 +201,106 @@ def test_a_header_costs_no_call() -> None:
             finally:
                 sys.setprofile(None)
             found.append([name for name in names if name.startswith("_Channel.")])
-        return found
-
-    more = OK.replace(b"X-Id", b"X-Ids: 7\r\nX-Id")
-    (with_more, without), _ = run([[OK], [more], [OK]], calls)
+    with_more, without = found
     assert with_more == without
     assert "_Channel.data_received" in without
 
 
-def test_headers_without_end_end_the_request() -> None:
+async def test_headers_without_end_end_the_request():
     endless = [b"HTTP/1.1 200 OK\r\n", *[b"X-Id: 7\r\n" * 1000] * 20]
-    with pytest.raises(Broken, match="headers without end"):
-        run([endless], lambda channels, _: get(channels))
+    async with answering(endless) as (channels, _):
+        with pytest.raises(Broken, match="headers without end"):
+            await get(channels)
 
 
-async def two_after_each_other(channels: Channels, server: Server) -> tuple[Answer, Answer]:
-    return await get(channels), await get(channels)
-
-
-def test_the_server_may_want_a_new_connection() -> None:
-    _, server = run([[LAST], [OK]], two_after_each_other)
+async def test_the_server_may_want_a_new_connection():
+    async with answering([LAST], [OK]) as (channels, server):
+        await get(channels)
+        await get(channels)
     assert server.connections == 2
 
 
-def test_as_many_connections_as_requests_at_a_time() -> None:
-    async def story(channels: Channels, server: Server) -> None:
+async def test_as_many_connections_as_requests_at_a_time():
+    async with answering(*[[OK]] * 10) as (channels, server):
         await asyncio.gather(*[get(channels) for _ in range(5)])
         await asyncio.gather(*[get(channels) for _ in range(5)])
-
-    _, server = run([[OK]] * 10, story)
     assert server.connections == 5
 
 
-def test_a_connection_found_closed_matters_only_where_the_request_may_not_be_sent_twice() -> None:
-    async def story(channels: Channels, server: Server) -> None:
+async def test_a_connection_found_closed_matters_only_where_the_request_may_not_be_sent_twice() -> (
+    None
+):
+    async with answering([OK], None, [OK], None) as (channels, server):
         await get(channels)
         await get(channels)
         with pytest.raises(Broken):
             await get(channels, method="POST")
-
-    _, server = run([[OK], None, [OK], None], story)
     assert len(server.requests) == 4
 
 
-def test_a_server_that_closes_at_once_is_not_asked_for_ever() -> None:
-    async def story(channels: Channels, server: Server) -> None:
+async def test_a_server_that_closes_at_once_is_not_asked_for_ever():
+    async with answering(None) as (channels, _):
         with pytest.raises(Broken):
             await get(channels)
-
-    run([None], story)
 
 
 @pytest.mark.parametrize(
     "answer", [b"SSH-2.0-x\r\n\r\n", OK[:-1], b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 20000]
 )
-def test_what_is_no_whole_answer(answer: bytes) -> None:
-    async def story(channels: Channels, server: Server) -> None:
+async def test_what_is_no_whole_answer(answer: bytes):
+    async with answering([answer], [OK]) as (channels, _):
         with pytest.raises((Broken, TimeoutError)):
             await get(channels, silence=0.05)
         assert (await get(channels)).body == b"hi"
 
-    run([[answer], [OK]], story)
 
-
-def test_an_answer_without_a_length_ends_with_the_connection() -> None:
+async def test_an_answer_without_a_length_ends_with_the_connection():
     old = b"HTTP/1.0 200 OK\r\nX-Id: 7\r\n\r\n"
-    found, server = run([[old, b"so", b" long", END], [OK]], two_after_each_other)
+    async with answering([old, b"so", b" long", END], [OK]) as (channels, server):
+        found = [await get(channels), await get(channels)]
     assert [(one.status, one.body) for one in found] == [(200, b"so long"), (200, b"hi")]
     assert server.connections == 2
-
-    async def cut(channels: Channels, server: Server) -> None:
-        with pytest.raises(Broken):
-            await get(channels, method="POST")
-
     for short in ([OK[:-1], END], [CHUNKED[:-5], END], [old[:-2], END]):
-        run([short], cut)
+        async with answering(short) as (channels, _):
+            with pytest.raises(Broken):
+                await get(channels, method="POST")
 
 
-def test_who_gives_up_leaves_no_answer_behind_for_others() -> None:
-    async def story(channels: Channels, server: Server) -> Answer:
+async def test_who_gives_up_leaves_no_answer_behind_for_others():
+    async with answering((), [OK]) as (channels, server):
         task = asyncio.ensure_future(get(channels))
         await server.asked.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        return await get(channels)
-
-    answer, server = run([(), [OK]], story)
-    assert answer.body == b"hi"
+        assert (await get(channels)).body == b"hi"
     assert server.connections == 2
 
 
-def test_less_time_counts_after_a_request_that_had_more() -> None:
+async def test_less_time_counts_after_a_request_that_had_more():
     """The timer of the one before must not be the one's of the next."""
-
-    async def story(channels: Channels, server: Server) -> None:
+    async with answering([OK], ()) as (channels, _):
         await get(channels, silence=3600.0)
         with pytest.raises(TimeoutError):
             await get(channels, silence=0.05)
 
-    run([[OK], ()], story)
 
-
-def test_after_renewal_open_connections_are_not_used() -> None:
-    async def story(channels: Channels, server: Server) -> None:
+async def test_after_renewal_open_connections_are_not_used():
+    async with answering(*[[OK]] * 2) as (channels, server):
         await get(channels)
         channels.renew(None)
         await get(channels)
-
-    _, server = run([[OK]] * 2, story)
     assert server.connections == 2
 
 
-def test_nobody_listens() -> None:
-    async def main() -> None:
-        listener = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-        port = listener.sockets[0].getsockname()[1]
-        listener.close()
-        await listener.wait_closed()
-        with pytest.raises(NotConnected) as refused:
-            await get(Channels(f"http://127.0.0.1:{port}"))
-        assert isinstance(refused.value.cause, ConnectionRefusedError)
-
-    asyncio.run(main())
+async def test_nobody_listens():
+    listener = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    listener.close()
+    await listener.wait_closed()
+    with pytest.raises(NotConnected) as refused:
+        await get(Channels(f"http://127.0.0.1:{port}"))
+    assert isinstance(refused.value.cause, ConnectionRefusedError)
 
 
 def test_of_several_addresses_a_silent_one_hides_no_other() -> None:
@@ -365,7 +330,7 @@ def test_of_several_addresses_a_silent_one_hides_no_other() -> None:
             runner.run(main())
 
 
-def test_headers_have_no_line_breaks() -> None:
+def test_headers_have_no_line_breaks():
     with pytest.raises(ValueError, match="line break"):
         header_lines({"Authorization": "Bearer a\r\nX: y"})
 

@@ -19,7 +19,7 @@ from engine.serving.certificates import CertificateFiles
 from engine.serving.selfmade import SelfMade
 from engine.serving.server import ServerOptions
 from tests.cluster.process import free_port
-from tests.engine.test_app import TWO, Process, elects, embedded, run, settings_of
+from tests.engine.test_app import TWO, Process, elects, embedded, settings_of
 
 
 class Served(Process):
@@ -59,147 +59,126 @@ class Served(Process):
         raise AssertionError(f"{path} never said {wanted}, but {code}: {text}")
 
 
-def test_it_is_alive_from_the_start_and_ready_once_it_can_schedule():
-    async def main():
-        async with embedded(files=None) as cluster:
-            served = Served(cluster, elects(cluster), cluster.kubeconfig())
-            await served.until_told("/livez", (200, "ok"))
-            text = await served.until_told("/readyz?exclude=policies", (200, "ok"))
-            code, text = await served.get("/readyz")
-            assert (code, "[-]policies failed" in text) == (500, True)
-            assert (await served.get("/healthz"))[0] == 200
-            served.rules(TWO)
-            await served.until_told("/readyz", (200, "ok"))
-            assert await served.lands(served.pod("redis"))
-            code, text = await served.get("/statusz?format=json")
-            status = json.loads(text)
-            assert status["leads"] is status["synced"] is True
-            assert status["lease"]["holder"]
-            assert status["policies"]["inForce"] == ["home", "network"]
-            assert status["watches"]["nodes"]["objects"] == 6
-            [metric] = status["metrics"].values()
-            assert "node_network_receive" in metric["query"]
-            assert metric["matched"] == metric["series"], "none or all, as the answer comes"
-            code, text = await served.get("/statusz")
-            assert "inForce: [home, network]" in text
-            assert "/debug/decisions" in text
-            code, text = await served.get("/debug/decisions?pod=default/redis")
-            assert (code, json.loads(text)["node"]) == (200, served.node_of("redis"))
-            assert len(json.loads((await served.get("/debug/decisions"))[1])) == 1
-            await served.until(lambda: any(s.series for s in served.app.signals.status()))
-            _, text = await served.get("/metrics")
-            assert re.search(
-                r'^berth_metric_age_seconds\{metric="bandwidth"\} ', text, re.MULTILINE
-            )
-            assert 'berth_metric_series{metric="bandwidth"} 6' in text.splitlines()
-            served.rules({"home.policy": "filter: nonsense\n"})
-            await served.until(lambda: len(served.refusals) == 2)
-            _, text = await served.get("/metrics")
-            lines = text.splitlines()
-            assert 'berth_policy_source_refused{source="ConfigMap rules/policies"} 1' in lines
-            assert "berth_policies 2" in lines
-            assert "scheduler_pod_scheduling_attempts_count 1" in lines
-            assert (await served.get("/readyz"))[0] == 200, "the old ones are in force"
-            served.stop.set()
-            await served.task
-
-    run(main)
+async def test_it_is_alive_from_the_start_and_ready_once_it_can_schedule():
+    async with embedded(files=None) as cluster:
+        served = Served(cluster, elects(cluster), cluster.kubeconfig())
+        await served.until_told("/livez", (200, "ok"))
+        text = await served.until_told("/readyz?exclude=policies", (200, "ok"))
+        code, text = await served.get("/readyz")
+        assert (code, "[-]policies failed" in text) == (500, True)
+        assert (await served.get("/healthz"))[0] == 200
+        served.rules(TWO)
+        await served.until_told("/readyz", (200, "ok"))
+        assert await served.lands(served.pod("redis"))
+        code, text = await served.get("/statusz?format=json")
+        status = json.loads(text)
+        assert status["leads"] is status["synced"] is True
+        assert status["lease"]["holder"]
+        assert status["policies"]["inForce"] == ["home", "network"]
+        assert status["watches"]["nodes"]["objects"] == 6
+        [metric] = status["metrics"].values()
+        assert "node_network_receive" in metric["query"]
+        assert metric["matched"] == metric["series"], "none or all, as the answer comes"
+        code, text = await served.get("/statusz")
+        assert "inForce: [home, network]" in text
+        assert "/debug/decisions" in text
+        code, text = await served.get("/debug/decisions?pod=default/redis")
+        assert (code, json.loads(text)["node"]) == (200, served.node_of("redis"))
+        assert len(json.loads((await served.get("/debug/decisions"))[1])) == 1
+        await served.until(lambda: any(s.series for s in served.app.signals.status()))
+        _, text = await served.get("/metrics")
+        assert re.search(r'^berth_metric_age_seconds\{metric="bandwidth"\} ', text, re.MULTILINE)
+        assert 'berth_metric_series{metric="bandwidth"} 6' in text.splitlines()
+        served.rules({"home.policy": "filter: nonsense\n"})
+        await served.until(lambda: len(served.refusals) == 2)
+        _, text = await served.get("/metrics")
+        lines = text.splitlines()
+        assert 'berth_policy_source_refused{source="ConfigMap rules/policies"} 1' in lines
+        assert "berth_policies 2" in lines
+        assert "scheduler_pod_scheduling_attempts_count 1" in lines
+        assert (await served.get("/readyz"))[0] == 200, "the old ones are in force"
+        served.stop.set()
+        await served.task
 
 
-def test_who_waits_in_permit_and_what_is_tried_in_shadow_are_shown():
+async def test_who_waits_in_permit_and_what_is_tried_in_shadow_are_shown():
     files = {
         "wait.policy": 'permit: pod.name is late -> wait 10m until false message "not yet"\n',
         "tried.policy": "mode: shadow\nfilter: node.label none\n",
     }
-
-    async def main():
-        async with embedded(files=files) as cluster:
-            served = Served(cluster, settings_of(cluster), cluster.kubeconfig())
-            await served.until_told("/readyz", (200, "ok"))
-            assert await served.lands(served.pod("redis"))
-            served.pod("late")
-            await served.until(lambda: len(served.app.scheduler.waiting_pods))
-            status = json.loads((await served.get("/statusz?format=json"))[1])
-            assert status["pending"]["waiting"] == 1
-            late = status["waitingInPermit"]["default/late"]
-            assert late["for"] == "not yet (wait.policy:1)"
-            assert late["node"] == served.app.cache.node_of(next(iter(served.app.cache.waiting)))
-            page = json.loads((await served.get("/debug/decisions?pod=default/late"))[1])
-            assert page["waits"]["for"] == "not yet (wait.policy:1)"
-            assert page["waits"]["node"] == page["node"] == late["node"]
-            assert status["shadow"]["tried"].startswith("of 2 pods: would have rejected the node")
-            lines = (await served.get("/metrics"))[1].splitlines()
-            assert 'scheduler_pending_pods{queue="waiting"} 1' in lines
-            shadow = 'outcome="rejected",policy="tried.policy",line="2"'
-            assert f"berth_shadow_outcomes_total{{{shadow}}} 2" in lines
-            served.stop.set()
-            await served.task
-
-    run(main)
+    async with embedded(files=files) as cluster:
+        served = Served(cluster, settings_of(cluster), cluster.kubeconfig())
+        await served.until_told("/readyz", (200, "ok"))
+        assert await served.lands(served.pod("redis"))
+        served.pod("late")
+        await served.until(lambda: len(served.app.scheduler.waiting_pods))
+        status = json.loads((await served.get("/statusz?format=json"))[1])
+        assert status["pending"]["waiting"] == 1
+        late = status["waitingInPermit"]["default/late"]
+        assert late["for"] == "not yet (wait.policy:1)"
+        assert late["node"] == served.app.cache.node_of(next(iter(served.app.cache.waiting)))
+        page = json.loads((await served.get("/debug/decisions?pod=default/late"))[1])
+        assert page["waits"]["for"] == "not yet (wait.policy:1)"
+        assert page["waits"]["node"] == page["node"] == late["node"]
+        assert status["shadow"]["tried"].startswith("of 2 pods: would have rejected the node")
+        lines = (await served.get("/metrics"))[1].splitlines()
+        assert 'scheduler_pending_pods{queue="waiting"} 1' in lines
+        shadow = 'outcome="rejected",policy="tried.policy",line="2"'
+        assert f"berth_shadow_outcomes_total{{{shadow}}} 2" in lines
+        served.stop.set()
+        await served.task
 
 
-def test_a_pod_that_is_gated_is_not_told_as_one_that_had_its_name():
+async def test_a_pod_that_is_gated_is_not_told_as_one_that_had_its_name():
     path = "/debug/decisions?pod=default/redis"
-
-    async def main():
-        async with embedded(files=TWO) as cluster:
-            served = Served(cluster, settings_of(cluster), cluster.kubeconfig())
-            await served.until_told("/readyz", (200, "ok"))
-            await served.lands(served.pod("redis"))
-            cluster.delete("pods", "redis", namespace="default")
-            await served.until(lambda: not cluster.list("pods"))
-            assert "node" in json.loads((await served.get(path))[1]), "of one that is gone"
-            spec = {"schedulerName": "berth", "schedulingGates": [{"name": "x.dev/wait"}],
-                    "containers": [{"name": "c", "image": "i"}]}  # fmt: skip
-            cluster.create(
-                "pods", {"metadata": {"name": "redis"}, "spec": spec}, namespace="default"
-            )
-            await served.until(lambda: served.app.queue.counts()[SubQueue.GATED])
-            page = json.loads((await served.get(path))[1])
-            assert "node" not in page
-            assert page["waits"]["by"] == "SchedulingGates"
-            assert "x.dev/wait" in page["waits"]["for"]
-            served.stop.set()
-            await served.task
-
-    run(main)
+    async with embedded(files=TWO) as cluster:
+        served = Served(cluster, settings_of(cluster), cluster.kubeconfig())
+        await served.until_told("/readyz", (200, "ok"))
+        await served.lands(served.pod("redis"))
+        cluster.delete("pods", "redis", namespace="default")
+        await served.until(lambda: not cluster.list("pods"))
+        assert "node" in json.loads((await served.get(path))[1]), "of one that is gone"
+        spec = {"schedulerName": "berth", "schedulingGates": [{"name": "x.dev/wait"}],
+                "containers": [{"name": "c", "image": "i"}]}  # fmt: skip
+        cluster.create("pods", {"metadata": {"name": "redis"}, "spec": spec}, namespace="default")
+        await served.until(lambda: served.app.queue.counts()[SubQueue.GATED])
+        page = json.loads((await served.get(path))[1])
+        assert "node" not in page
+        assert page["waits"]["by"] == "SchedulingGates"
+        assert "x.dev/wait" in page["waits"]["for"]
+        served.stop.set()
+        await served.task
 
 
-def test_without_a_cluster_it_is_alive_and_not_ready():
-    async def main():
-        async with embedded() as cluster:
-            nobody = cluster.kubeconfig()
-            nobody["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:1"
-            served = Served(cluster, settings_of(cluster), nobody)
-            await served.until_told("/livez", (200, "ok"))
-            code, text = await served.get("/readyz")
-            assert (code, "[-]sched-handler-sync failed" in text) == (500, True)
-            code, text = await served.get("/metrics")
-            assert code == 200
-            for name in ("preemption_attempts_total", "preemption_victims_count"):
-                assert f"\nscheduler_{name} 0\n" in text
-            served.stop.set()
-            await served.task
-
-    run(main)
+async def test_without_a_cluster_it_is_alive_and_not_ready():
+    async with embedded() as cluster:
+        nobody = cluster.kubeconfig()
+        nobody["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:1"
+        served = Served(cluster, settings_of(cluster), nobody)
+        await served.until_told("/livez", (200, "ok"))
+        code, text = await served.get("/readyz")
+        assert (code, "[-]sched-handler-sync failed" in text) == (500, True)
+        code, text = await served.get("/metrics")
+        assert code == 200
+        for name in ("preemption_attempts_total", "preemption_victims_count"):
+            assert f"\nscheduler_{name} 0\n" in text
+        served.stop.set()
+        await served.task
 
 
-def test_who_is_stopped_before_all_is_listed_does_not_say_that_it_was(caplog):
-    async def main():
-        async with embedded() as cluster:
-            nobody = cluster.kubeconfig()
-            nobody["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:1"
-            served = Served(cluster, settings_of(cluster), nobody)
-            await served.until_told("/readyz/sched-handler-sync", (500, "[-]sched-handler-sync"))
-            served.stop.set()
-            await served.task
-
-    with caplog.at_level("INFO"):
-        run(main)
+async def test_who_is_stopped_before_all_is_listed_does_not_say_that_it_was(caplog):
+    caplog.set_level("INFO")
+    async with embedded() as cluster:
+        nobody = cluster.kubeconfig()
+        nobody["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:1"
+        served = Served(cluster, settings_of(cluster), nobody)
+        await served.until_told("/readyz/sched-handler-sync", (500, "[-]sched-handler-sync"))
+        served.stop.set()
+        await served.task
     assert "Caches are synced" not in caplog.text
 
 
-def test_who_is_stopped_before_all_is_listed_does_not_stand_for_election(monkeypatch):
+async def test_who_is_stopped_before_all_is_listed_does_not_stand_for_election(monkeypatch):
     """It would take the lease, and end before it knows that: nobody decides until it runs out."""
     stood = []
     monkeypatch.setattr(Elector, "start", lambda *_: stood.append(1))
@@ -209,12 +188,8 @@ def test_who_is_stopped_before_all_is_listed_does_not_stand_for_election(monkeyp
         return False
 
     monkeypatch.setattr("engine.app.synced", stopped)
-
-    async def main():
-        async with embedded() as cluster:
-            await Served(cluster, elects(cluster), cluster.kubeconfig()).task
-
-    run(main)
+    async with embedded() as cluster:
+        await Served(cluster, elects(cluster), cluster.kubeconfig()).task
     assert not stood
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,7 +29,7 @@ from engine.objects.workloads import Service, ServiceSpec
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.queue import QueuedPod, QueueHooks, SchedulingQueue, SubQueue
 from engine.telemetry import Count, Telemetry
-from tests.builders import Cache
+from tests.builders import Cache, changed
 from tests.effort import examples
 from tests.engine.queue.builders import nothing
 
@@ -199,9 +198,7 @@ def test_the_handlers_tell_the_queue_just_that() -> None:
 def test_a_node_change_without_a_name_of_its_own_is_for_policies(world: World) -> None:
     world.nodes.on_update(node(), node(addresses=[{"type": "InternalIP", "address": "10.0.0.1"}]))
     assert world.told() == ["Node/Update"]
-    cordoned = msgspec.structs.replace(
-        node(), spec=msgspec.structs.replace(node().spec, unschedulable=True)
-    )
+    cordoned = changed(node(), spec={"unschedulable": True})
     world.nodes.on_update(node(), cordoned)
     assert world.told() == ["Node/Update"]
     world.nodes.on_update(cordoned, node())

@@ -39,7 +39,7 @@ from tests.builders import Cache, make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.fake_extender import FakeExtender
 from tests.engine.policy.builders import compiled
-from tests.engine.test_scheduler import World, in_a_loop
+from tests.engine.test_scheduler import World
 from tests.scenarios.fake_server import status
 
 GPU = "example.com/gpu"
@@ -117,7 +117,6 @@ def only(*names):
 # ---- filters
 
 
-@in_a_loop
 async def test_a_filter_leaves_nodes_and_the_pod_goes_there():
     async with FakeExtender(filter=only("n2")) as fake:
         made = world(document(fake.url, filterVerb="filter"))
@@ -132,7 +131,6 @@ async def test_a_filter_leaves_nodes_and_the_pod_goes_there():
     assert asked["Pod"]["spec"] == {"hostname": "kept"}
 
 
-@in_a_loop
 async def test_whole_nodes_are_sent_and_may_come_back_whole():
     def answer(asked):
         assert asked["NodeNames"] is None
@@ -147,7 +145,6 @@ async def test_whole_nodes_are_sent_and_may_come_back_whole():
     assert made.edge.binds == [("p", "n3")]
 
 
-@in_a_loop
 async def test_the_second_is_asked_about_what_the_first_left_and_ignorable_ones_come_last():
     async with FakeExtender(filter=only("n1", "n2")) as one, FakeExtender(filter=500) as lax:
         made = world(
@@ -171,7 +168,6 @@ def parse_all(*extenders):
     return parse("f", SchedulerDocument, config).extenders
 
 
-@in_a_loop
 async def test_reasons_are_told_and_whatever_happens_wakes_the_pod():
     answer = {
         "nodenames": [],
@@ -200,7 +196,6 @@ async def test_reasons_are_told_and_whatever_happens_wakes_the_pod():
     assert dict(made.edge.binds)["p"] == "n1"
 
 
-@in_a_loop
 async def test_who_is_left_out_without_a_word_is_told_so():
     async with FakeExtender(filter=only()) as fake:
         made = world(document(fake.url, filterVerb="filter"))
@@ -234,7 +229,6 @@ def test_with_managed_resources_only_pods_that_name_one_are_of_interest(spec, as
     assert not Extenders(document(bindVerb="b")).concern(make_pod("p", spec=spec))
 
 
-@in_a_loop
 async def test_who_is_of_no_interest_does_not_wait_for_who_is():
     hang = asyncio.Event()
 
@@ -258,7 +252,6 @@ async def test_who_is_of_no_interest_does_not_wait_for_who_is():
     assert made.edge.binds[-1] == ("slow", "n1")
 
 
-@in_a_loop
 async def test_one_pod_at_a_time_the_more_important_first():
     async with FakeExtender(filter=only("n1")) as fake:
         made = world(document(fake.url, filterVerb="filter"))
@@ -278,7 +271,6 @@ async def test_one_pod_at_a_time_the_more_important_first():
 # ---- the cluster moves on
 
 
-@in_a_loop
 async def test_a_node_that_was_taken_meanwhile_is_not_taken_twice():
     made = None
 
@@ -296,7 +288,6 @@ async def test_a_node_that_was_taken_meanwhile_is_not_taken_twice():
     assert "1 Insufficient cpu" in made.edge.conditions[0][2]
 
 
-@in_a_loop
 async def test_a_node_that_came_meanwhile_is_asked_about_before_it_is_taken():
     made = None
 
@@ -315,7 +306,6 @@ async def test_a_node_that_came_meanwhile_is_asked_about_before_it_is_taken():
     assert [asked["NodeNames"] for _, asked in fake.asked] == [["n1"], ["n4"]]
 
 
-@in_a_loop
 async def test_a_pod_that_is_gone_meanwhile_is_left_alone():
     made = None
 
@@ -330,7 +320,6 @@ async def test_a_pod_that_is_gone_meanwhile_is_left_alone():
     assert (made.edge.binds, made.edge.conditions) == ([], [])
 
 
-@in_a_loop
 async def test_a_pod_that_the_server_does_not_give_is_no_longer_decided_about():
     async with FakeExtender(filter=only("n1")) as fake:
         made = world(document(fake.url, filterVerb="filter"))
@@ -344,7 +333,6 @@ async def test_a_pod_that_the_server_does_not_give_is_no_longer_decided_about():
     assert fake.asked == []
 
 
-@in_a_loop
 async def test_the_end_of_the_process_does_not_wait_for_an_extender():
     hang = asyncio.Event()
 
@@ -365,7 +353,6 @@ async def test_the_end_of_the_process_does_not_wait_for_an_extender():
     assert made.edge.binds == []
 
 
-@in_a_loop
 async def test_nodes_that_go_while_they_are_asked_about_are_no_fault():
     made = None
 
@@ -387,7 +374,6 @@ async def test_nodes_that_go_while_they_are_asked_about_are_no_fault():
 # ---- scores
 
 
-@in_a_loop
 async def test_scores_are_scaled_weighed_and_added():
     scores = [{"host": "n3", "score": 10}, {"Host": "n1", "Score": 9}, {"Host": "x", "Score": 99}]
     async with FakeExtender(score=scores) as fake:
@@ -420,7 +406,6 @@ async def test_scores_are_scaled_weighed_and_added():
         b"\xff\xfe",
     ],
 )
-@in_a_loop
 async def test_scores_that_are_none_are_left_out_and_told(answer, caplog):
     async with FakeExtender(score=answer) as fake:
         made = world(document(fake.url, prioritizeVerb="score", weight=1))
@@ -431,7 +416,6 @@ async def test_scores_that_are_none_are_left_out_and_told(answer, caplog):
     assert "its scores are left out" in caplog.text
 
 
-@in_a_loop
 async def test_with_one_node_left_nobody_is_asked_for_scores():
     async with FakeExtender(filter=only("n2"), score=[]) as fake:
         extender = document(fake.url, filterVerb="filter", prioritizeVerb="score", weight=1)
@@ -459,7 +443,6 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("answer", "said"), FAULTS)
-@in_a_loop
 async def test_an_extender_that_fails_fails_the_cycle_unless_it_may(answer, said, caplog):
     async with FakeExtender(filter=answer) as fake:
         made = world(document(fake.url, filterVerb="filter"))
@@ -475,7 +458,6 @@ async def test_an_extender_that_fails_fails_the_cycle_unless_it_may(answer, said
     assert f"extender {fake.url}/filter: {said}" in caplog.text
 
 
-@in_a_loop
 async def test_an_extender_that_is_away_or_hangs_or_never_ends_fails_in_time():
     async def hang(asked):
         await asyncio.Event().wait()
@@ -523,7 +505,6 @@ def test_whatever_an_extender_says_it_is_an_answer_or_a_bad_one(body):
             assert read() is None or isinstance(read(), dict | messages.Filtered)
 
 
-@in_a_loop
 async def test_whom_to_trust_is_said_by_the_configuration():
     certificate, key, _ = SelfMade().make("127.0.0.1", datetime.now(UTC))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -562,7 +543,6 @@ def meta(**nodes):
     return {"NodeNameToMetaVictims": each}
 
 
-@in_a_loop
 async def test_an_extender_says_whom_to_evict_among_those_found():
     async with FakeExtender(preempt=meta(n2=["uid-default-v2"])) as fake:
         made = world(document(fake.url, preemptVerb="preempt"), nodes=("n1", "n2"))
@@ -579,7 +559,6 @@ async def test_an_extender_says_whom_to_evict_among_those_found():
     assert made.edge.nominations == [("p", "n2")]
 
 
-@in_a_loop
 async def test_without_a_node_cache_victims_are_sent_as_pods():
     async with FakeExtender(preempt=meta(n1=["uid-default-v1"])) as fake:
         extender = document(fake.url, preemptVerb="preempt", nodeCacheCapable=False)
@@ -603,7 +582,6 @@ async def test_without_a_node_cache_victims_are_sent_as_pods():
         (meta(n1=["uid-of-nobody"]), "Unschedulable", LEFT_OUT),
     ],
 )
-@in_a_loop
 async def test_an_extender_that_agrees_to_nothing_lets_nobody_be_evicted(answer, reason, said):
     async with FakeExtender(preempt=answer) as fake:
         made = world(document(fake.url, preemptVerb="preempt"), nodes=("n1",))
@@ -618,7 +596,6 @@ async def test_an_extender_that_agrees_to_nothing_lets_nobody_be_evicted(answer,
 @pytest.mark.parametrize(
     ("answer", "evicted"), [(meta(n1=["uid-default-v1"]), ["v1"]), (meta(), [])]
 )
-@in_a_loop
 async def test_a_policy_finds_one_way_to_make_room_which_extenders_take_or_leave(answer, evicted):
     async with FakeExtender(preempt=answer) as fake:
         policy = "preempt: victims where it.priority < pod.priority\n"
@@ -632,7 +609,6 @@ async def test_a_policy_finds_one_way_to_make_room_which_extenders_take_or_leave
     assert (LEFT_OUT in made.edge.conditions[0][2]) is not bool(evicted)
 
 
-@in_a_loop
 async def test_a_pod_of_a_gang_that_extenders_have_a_say_about_is_told_that_this_does_not_go():
     async with FakeExtender(filter=only("n1")) as fake:
         policy = "gang: by pod.label[gang] min 1\n"
@@ -649,7 +625,6 @@ async def test_a_pod_of_a_gang_that_extenders_have_a_say_about_is_told_that_this
 # ---- binding
 
 
-@in_a_loop
 async def test_an_extender_binds_in_our_place_and_what_became_of_it_is_asked():
     refused = (BindOutcome.PUT_OFF, "it is not bound")
 

@@ -9,7 +9,6 @@ import itertools
 import weakref
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from engine.cli.replay import frameworks_of
@@ -31,7 +30,7 @@ from tests.builders import make_node, pod_object
 from tests.engine.plugins.volumes import builders as volumes
 from tests.engine.policy.builders import chain, policies
 from tests.engine.test_preemption import being_deleted, settle
-from tests.engine.test_scheduler import BOUND, GONE, REFUSED, UNKNOWN, World, in_a_loop, until
+from tests.engine.test_scheduler import BOUND, GONE, REFUSED, UNKNOWN, World, until
 
 GANG = "gang: by pod.label[gang] min number(pod.label[size])"
 
@@ -78,7 +77,6 @@ prebind: pod.label note -> annotate example.com/zone = node.zone
 """
 
 
-@in_a_loop
 async def test_rules_that_are_replaced_go_at_once_with_all_that_was_kept_for_them():
     """Not when the collector looks at everything, minutes later: the classes may take 96 MiB."""
     made = world()
@@ -103,7 +101,6 @@ async def test_rules_that_are_replaced_go_at_once_with_all_that_was_kept_for_the
 # ---- all or none ---------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_members_start_together_when_the_last_one_comes():
     made = world()
     await gang(made, "a", 2)
@@ -111,14 +108,11 @@ async def test_members_start_together_when_the_last_one_comes():
     assert condition(made, "a-0") == "gang a has 2 of the 3 members that it needs (p.policy:1)"
     member(made, "a", 2)
     await made.turn()
-    assert (
-        sorted(made.edge.binds) == [("a-0", "n1"), ("a-1", "n2"), ("a-2", "n3")]
-        or len({node for _, node in made.edge.binds}) == 3
-    )
+    assert sorted(name for name, _ in made.edge.binds) == ["a-0", "a-1", "a-2"]
+    assert len({node for _, node in made.edge.binds}) == 3
     assert not [*made.queue.pending()]
 
 
-@in_a_loop
 async def test_a_gang_that_does_not_fit_takes_no_room():
     made = world(nodes=("n1", "n2"))
     await gang(made, "a", 3)
@@ -132,24 +126,20 @@ async def test_a_gang_that_does_not_fit_takes_no_room():
     assert [name for name, _ in made.edge.binds] == ["other"]
     made.handlers.nodes.on_add(make_node("n3", cpu="2"))
     made.handlers.nodes.on_add(make_node("n4", cpu="2"))
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert sorted(name for name, _ in made.edge.binds) == ["a-0", "a-1", "a-2", "other"]
 
 
-@in_a_loop
 async def test_room_that_another_pod_leaves_wakes_a_gang_that_did_not_fit():
     made = world()
     other = made.comes("other", node="n3", cpu="1500m")
     await gang(made, "a", 3)
     assert made.edge.binds == []
     deleted(made, other)
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert len(made.edge.binds) == 3
 
 
-@in_a_loop
 async def test_of_two_gangs_that_do_not_both_fit_one_starts_whole():
     made = world(nodes=("n1", "n2", "n3"))
     for number in range(2):
@@ -161,7 +151,6 @@ async def test_of_two_gangs_that_do_not_both_fit_one_starts_whole():
     assert set(made.cache.assigned()) == {"uid-default-a-0", "uid-default-a-1"}
 
 
-@in_a_loop
 async def test_more_members_than_it_needs_come_as_there_is_room():
     made = world(nodes=("n1", "n2"))
     await gang(made, "a", 3, size=2)
@@ -169,13 +158,11 @@ async def test_more_members_than_it_needs_come_as_there_is_room():
     words = "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available:"
     assert condition(made, "a-2") == f"{words} 2 No preemption victims found for incoming pod."
     made.handlers.nodes.on_add(make_node("n3", cpu="2"))
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert made.edge.binds[-1] == ("a-2", "n3")
 
 
 @pytest.mark.parametrize(("rule", "bound"), [("true", []), ("pod.name is a-0", ["a-1"])])
-@in_a_loop
 async def test_members_in_a_dry_run_do_not_have_turns_by_each_other_for_ever(rule, bound):
     made = world(f"{GANG}\nbind: {rule} -> dry run", nodes=("n1",))
     tries = itertools.count()
@@ -185,7 +172,6 @@ async def test_members_in_a_dry_run_do_not_have_turns_by_each_other_for_ever(rul
     assert [name for name, _ in made.edge.binds] == bound
 
 
-@in_a_loop
 async def test_a_member_whose_binding_failed_backs_off_whoever_is_left_over():
     made = world(nodes=("n1",))
     made.edge.bind_answers.extend([REFUSED] * 100)
@@ -194,12 +180,10 @@ async def test_a_member_whose_binding_failed_backs_off_whoever_is_left_over():
         await made.turn()
     assert [name for name, _ in made.edge.binds] == ["a-0", "a-1"]
     made.edge.bind_answers.clear()
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert len(made.edge.binds) == 3
 
 
-@in_a_loop
 async def test_a_gang_waits_for_members_that_wait_after_an_error():
     made = world(nodes=("n1", "n2"))
     made.edge.bind_answers.extend([REFUSED, REFUSED])
@@ -207,13 +191,11 @@ async def test_a_gang_waits_for_members_that_wait_after_an_error():
     await made.turn()
     words = "gang a has 1 of the 2 members that it needs; a-0, a-1 waiting after an error"
     assert condition(made, "a-2") == f"{words} (p.policy:1)"
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert len(made.edge.binds) == 4
 
 
 @pytest.mark.parametrize("rule", ["permit: pod.label bad -> reject", "reserve: not pod.label bad"])
-@in_a_loop
 async def test_members_are_told_who_was_refused_where_all_of_them_fit(rule):
     made = world(f'{GANG}\n{rule} message "bad"')
     member(made, "a", 0)
@@ -226,7 +208,6 @@ async def test_members_are_told_who_was_refused_where_all_of_them_fit(rule):
     assert condition(made, "a-1") == f"{words}. bad (p.policy:2)"
 
 
-@in_a_loop
 async def test_members_without_a_volume_of_their_own_do_not_fit():
     """A plan does not know which volumes are reserved for members that have a node."""
     made = world(nodes=(), cache=volumes.cluster("n1", "n2"))
@@ -246,7 +227,6 @@ async def test_members_without_a_volume_of_their_own_do_not_fit():
 
 
 @pytest.mark.parametrize("how", ["bound by hand", "bound by another scheduler", "labelled"])
-@in_a_loop
 async def test_a_member_that_others_put_on_a_node_is_the_one_that_was_missing(how):
     made = world()
     await gang(made, "a", 2)
@@ -257,15 +237,12 @@ async def test_a_member_that_others_put_on_a_node_is_the_one_that_was_missing(ho
         made.bound(made.comes("b", scheduler="other", labels=labels), "n1")
     else:
         old = made.comes("b", node="n1")
-        meta = msgspec.structs.replace(old.metadata, labels=labels)
-        made.handlers.pods.on_update(old, msgspec.structs.replace(old, metadata=meta))
+        made.edits(old, metadata={"labels": labels})
     made.comes("stranger", node="n1", labels={"gang": "other", "size": "3"})
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert sorted(name for name, _ in made.edge.binds) == ["a-0", "a-1"]
 
 
-@in_a_loop
 async def test_pods_of_no_gang_and_of_another_namespace_are_not_its_members():
     made = world()
     await gang(made, "a", 2)
@@ -275,23 +252,19 @@ async def test_pods_of_no_gang_and_of_another_namespace_are_not_its_members():
     assert [name for name, _ in made.edge.binds] == ["plain"]
 
 
-@in_a_loop
 async def test_members_that_a_gate_holds_are_missing():
     made = world()
     await gang(made, "a", 2)
     gated = member(made, "a", 2, spec={"schedulingGates": [{"name": "later"}]})
     await made.turn()
     member(made, "b", 0)
-    made.clock.advance(400.0)
-    await made.turn()
+    await made.turn(after=400.0)
     assert "; a-2 held by a gate" in condition(made, "a-0")
-    spec = msgspec.structs.replace(gated.spec, scheduling_gates=None)
-    made.handlers.pods.on_update(gated, msgspec.structs.replace(gated, spec=spec))
+    made.edits(gated, spec={"scheduling_gates": None})
     await made.turn()
     assert len(made.edge.binds) == 3
 
 
-@in_a_loop
 async def test_members_that_must_not_meet_get_nodes_of_their_own():
     apart = {
         "affinity": {
@@ -317,7 +290,6 @@ async def test_members_that_must_not_meet_get_nodes_of_their_own():
 # ---- a plan --------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_small_members_do_not_take_the_only_room_of_a_large_one():
     made = World({"p.policy": GANG + "\n"}, nodes=())
     made.handlers.nodes.on_add(make_node("big", cpu="4"))
@@ -330,7 +302,6 @@ async def test_small_members_do_not_take_the_only_room_of_a_large_one():
     assert len(made.cache.nominations) == 0
 
 
-@in_a_loop
 async def test_all_members_are_within_one_zone_or_none_starts():
     made = World({"p.policy": GANG + " within zone\n"}, nodes=())
     for name, zone in (("a1", "za"), ("a2", "za"), ("b1", "zb"), ("b2", "zb"), ("b3", "zb")):
@@ -365,7 +336,6 @@ async def evicted(made):
     return sorted(made.edge.evictions)
 
 
-@in_a_loop
 async def test_a_gang_takes_the_place_of_less_important_pods_and_starts_as_they_go():
     made = world()
     low = await filled(made, "n1", "n2", "n3")
@@ -376,26 +346,22 @@ async def test_a_gang_takes_the_place_of_less_important_pods_and_starts_as_they_
     assert condition(made, "a-0") == "gang a: preempts on n1, n2 (p.policy:1)"
     for pod in low[:2]:
         deleted(made, pod)
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert len(made.edge.binds) == 3
     assert len(made.cache.nominations) == 0
     assert await evicted(made) == ["low-n1", "low-n2"]
 
 
-@in_a_loop
-async def test_who_is_left_over_when_a_gang_starts_takes_the_place_of_less_important_pods_too():
+async def test_members_left_over_when_a_gang_starts_preempt_too():
     made = world()
     await filled(made, "n3")
     await gang(made, "a", 3, size=2, priority=10)
     assert len(made.edge.binds) == 2
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert await evicted(made) == ["low-n3"]
     assert made.edge.nominations[-1][1] == "n3"
 
 
-@in_a_loop
 async def test_a_gang_takes_the_place_of_a_pod_that_is_being_bound():
     made = world(nodes=("n1", "n2"))
     answer = asyncio.get_running_loop().create_future()
@@ -409,13 +375,11 @@ async def test_a_gang_takes_the_place_of_a_pod_that_is_being_bound():
     assert "gang a: preempts on" in condition(made, "a-1")
     answer.set_result(GONE)
     deleted(made, less)
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert sorted(made.edge.binds)[:2] == [("a-0", "n1"), ("a-1", "n2")]
 
 
 @pytest.mark.parametrize("running", [[], [0]])
-@in_a_loop
 async def test_no_member_is_evicted_for_another_one(running):
     """With a queue that is not sorted by priority the less important one has its node first."""
     made = world(f"{GANG}\nsort: pod.name", nodes=("n1", "n2")[: 1 + len(running)])
@@ -431,7 +395,6 @@ async def test_no_member_is_evicted_for_another_one(running):
 
 
 @pytest.mark.parametrize("policy", ["", "\npreempt: victims where it.priority < pod.priority"])
-@in_a_loop
 async def test_nobody_is_evicted_for_one_more_member_of_its_gang(policy):
     made = world(f"{GANG}{policy}", nodes=("n1",))
     member(made, "a", 0, node="n1", size=1)
@@ -445,7 +408,6 @@ async def test_nobody_is_evicted_for_one_more_member_of_its_gang(policy):
 
 
 @pytest.mark.parametrize("policy", ["", "\npreempt: victims where it.priority < pod.priority"])
-@in_a_loop
 async def test_others_are_evicted_where_a_member_would_be_the_cheapest_victim(policy):
     made = world(f"{GANG}{policy}\nsort: pod.name", nodes=("n1", "n2", "n3"))
     member(made, "a", 0, node="n1", size=3, priority=0)
@@ -457,7 +419,6 @@ async def test_others_are_evicted_where_a_member_would_be_the_cheapest_victim(po
     assert sorted(made.edge.evictions) == ["low-n2", "low-n3"]
 
 
-@in_a_loop
 async def test_where_members_alone_could_go_on_several_nodes_the_search_ends():
     across = "preempt: victims where it.priority < pod.priority across 3 nodes"
     made = world(f"{GANG}\n{across}\nfilter: count(cluster.pods where it.priority < 5) < 1")
@@ -470,7 +431,6 @@ async def test_where_members_alone_could_go_on_several_nodes_the_search_ends():
 
 
 @pytest.mark.parametrize("policy", ["", "\npreempt: victims where it.priority < pod.priority"])
-@in_a_loop
 async def test_what_is_free_is_for_the_member_that_can_evict_the_fewest(policy):
     made = world(f"{GANG}{policy}\nsort: pod.name", nodes=("n1", "n2"))
     made.comes("mid", cpu="1500m", node="n2", priority=5)
@@ -480,7 +440,6 @@ async def test_what_is_free_is_for_the_member_that_can_evict_the_fewest(policy):
     assert made.edge.evictions == ["mid"]
 
 
-@in_a_loop
 async def test_while_its_victims_go_nobody_takes_the_room_that_a_gang_has_already():
     made = world()
     low = await filled(made, "n1", "n2")
@@ -491,13 +450,11 @@ async def test_while_its_victims_go_nobody_takes_the_room_that_a_gang_has_alread
     assert made.edge.binds == []
     for pod in low:
         deleted(made, pod)
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert sorted(name for name, _ in made.edge.binds) == ["a-0", "a-1", "a-2"]
     assert len(made.cache.nominations) == 0
 
 
-@in_a_loop
 async def test_a_member_whose_victims_go_is_not_said_to_be_held_by_a_gate():
     made = world()
     await filled(made, "n1")
@@ -506,8 +463,7 @@ async def test_a_member_whose_victims_go_is_not_said_to_be_held_by_a_gate():
     await gang(made, "a", 3, priority=10)
     await until(lambda: not made.edge.evict_answers)
     made.handlers.nodes.on_add(make_node("n4", cpu="100m"))
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert condition(made, "a-0").startswith(
         "gang a has 2 of the 3 members that it needs; a-2 waiting for its victims to be gone"
     )
@@ -515,7 +471,6 @@ async def test_a_member_whose_victims_go_is_not_said_to_be_held_by_a_gate():
     await evicted(made)
 
 
-@in_a_loop
 async def test_while_a_gate_holds_a_member_for_long_the_others_claim_nothing():
     made = world(f"{GANG}\ngate: pod.label[hold] is missing", nodes=("n1", "n2"))
     for node in ("n1", "n2"):
@@ -523,15 +478,12 @@ async def test_while_a_gate_holds_a_member_for_long_the_others_claim_nothing():
     pod = [member(made, "a", number, size=2, priority=5) for number in range(2)][-1]
     await settle(made)
     labels = {**pod.metadata.labels, "hold": "yes"}
-    held = msgspec.structs.replace(pod.metadata, labels=labels)
-    made.handlers.pods.on_update(pod, msgspec.structs.replace(pod, metadata=held))
+    made.edits(pod, metadata={"labels": labels})
     for seconds, claims in ((50.0, 2), (20.0, 0)):
-        made.clock.advance(seconds)
-        await settle(made)
+        await settle(made, after=seconds)
         assert len(made.cache.nominations) == claims
 
 
-@in_a_loop
 async def test_nobody_is_evicted_for_a_gang_that_could_not_start_even_then():
     made = world(nodes=("n1", "n2"))
     before = made.cache.assigned
@@ -543,21 +495,18 @@ async def test_nobody_is_evicted_for_a_gang_that_could_not_start_even_then():
     assert condition(made, "a-0").startswith("gang a: 0 of the 3 members that it needs fit")
 
 
-@in_a_loop
 async def test_while_its_victims_go_a_gang_looks_for_no_others():
     made = world(nodes=("n1", "n2", "n3", "n4"))
     low = await filled(made, "n1", "n2", "n3", "n4")
     await gang(made, "a", 2, size=2, priority=10)
     assert len(await evicted(made)) == 2
     for _ in range(3):
-        made.clock.advance(11.0)
-        await made.turn()
+        await made.turn(after=11.0)
     assert len(await evicted(made)) == 2
     for pod in low:
         if pod.metadata.name in made.edge.evictions:
             deleted(made, pod)
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert len(made.edge.binds) == 2
 
 
@@ -566,7 +515,6 @@ async def test_while_its_victims_go_a_gang_looks_for_no_others():
 WAITS = GANG + " wait 60s reject above 34% missing"
 
 
-@in_a_loop
 async def test_a_gang_that_may_wait_keeps_its_nodes_until_the_last_member_has_one():
     made = world(WAITS, nodes=("n1", "n2"))
     await gang(made, "a", 3)
@@ -580,25 +528,21 @@ async def test_a_gang_that_may_wait_keeps_its_nodes_until_the_last_member_has_on
     assert f"60 s at most: {words} (p.policy:1)" in told(made, "a-0", "WaitingOnPermit")[0]
     assert condition(made, "a-2").startswith(f"{words}. 0/2 nodes are available")
     made.handlers.nodes.on_add(make_node("n3", cpu="2"))
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert sorted(name for name, _ in made.edge.binds) == ["a-0", "a-1", "a-2"]
     assert len(made.scheduler.waiting_pods) == 0
 
 
-@in_a_loop
 async def test_when_the_time_is_up_all_give_their_nodes_back():
     made = world(WAITS, nodes=("n1", "n2"))
     await gang(made, "a", 3)
-    made.clock.advance(60.0)
-    await made.turn()
+    await made.turn(after=60.0)
     assert made.edge.binds == []
     for name in ("a-0", "a-1"):
         assert "timed out after 60 s: gang a: 2 of 3 members have a node" in told(made, name)[0]
     assert set(made.snapshot().objects("GangFailure")) == {"default/a"}
 
 
-@in_a_loop
 async def test_of_gangs_that_failed_the_last_ten_thousand_are_remembered():
     made = world()
     pod = make_pod_info(member(made, "a", 0))
@@ -609,7 +553,6 @@ async def test_of_gangs_that_failed_the_last_ten_thousand_are_remembered():
     assert (len(known), "default/a" in known, "default/b" in known) == (10_000, True, False)
 
 
-@in_a_loop
 async def test_a_gang_that_waits_no_time_keeps_no_node():
     made = world(WAITS.replace("60s", "0s"), nodes=("n1", "n2"))
     await gang(made, "a", 3)
@@ -620,7 +563,6 @@ async def test_a_gang_that_waits_no_time_keeps_no_node():
     ("minimum", "words"),
     [(2, "Insufficient cpu"), (9, "has 3 of the 9"), (None, "does not say how many")],
 )
-@in_a_loop
 async def test_members_that_wait_follow_what_their_group_asks_for(minimum, words):
     made = world(f"{COSCHEDULING} wait 60s reject above 34% missing", nodes=("n1", "n2"))
     before = pod_group("train", 3)
@@ -629,14 +571,12 @@ async def test_members_that_wait_follow_what_their_group_asks_for(minimum, words
         labelled(made, number, cpu="1500m")
     await made.turn()
     made.handlers.of(Resource.POD_GROUP).on_update(before, pod_group("train", minimum))
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert len(made.edge.binds) == (2 if minimum == 2 else 0)
     assert (len(made.scheduler.waiting_pods), words in condition(made, "t-2")) == (0, True)
 
 
-@in_a_loop
-async def test_a_group_whose_time_is_zero_waits_as_long_as_the_policy_says():
+async def test_a_group_with_a_timeout_of_zero_waits_as_long_as_the_policy_says():
     made = world(f"{COSCHEDULING} wait 60s reject above 34% missing", nodes=("n1", "n2"))
     group = pod_group("train", 3, scheduleTimeoutSeconds=0)
     made.handlers.of(Resource.POD_GROUP).on_add(group)
@@ -647,8 +587,7 @@ async def test_a_group_whose_time_is_zero_waits_as_long_as_the_policy_says():
 
 
 @pytest.mark.parametrize("sort", ["", "sort: group.last_failure ?? pod.first_attempt_at\n"])
-@in_a_loop
-async def test_who_waited_longer_comes_before_a_gang_whose_time_is_up(sort):
+async def test_a_pod_that_waited_longer_comes_before_a_gang_that_timed_out(sort):
     made = world(f"{sort}{WAITS}", nodes=("n1", "n2"))
     made.queue.on_change = lambda queued: made.cache.set_queued(queued.pod, queued.times)
     made.cache.attend(frozenset({"queue"}))
@@ -657,13 +596,11 @@ async def test_who_waited_longer_comes_before_a_gang_whose_time_is_up(sort):
     made.comes("other", cpu="1500m")
     await made.turn()
     assert made.edge.binds == []
-    made.clock.advance(60.0)
-    await made.turn()
+    await made.turn(after=60.0)
     assert [name for name, _ in made.edge.binds] == ["other"]
 
 
 @pytest.mark.parametrize("who", ["a-0", "a-2"])
-@in_a_loop
 async def test_when_a_member_goes_the_others_give_their_nodes_back(who):
     made = world(WAITS, nodes=("n1", "n2"))
     pods = {pod.metadata.name: pod for pod in await gang(made, "a", 3)}
@@ -676,7 +613,6 @@ async def test_when_a_member_goes_the_others_give_their_nodes_back(who):
     assert made.where("a-1") is not None
 
 
-@in_a_loop
 async def test_an_older_gang_gets_the_nodes_that_a_younger_one_holds():
     made = world(WAITS, nodes=("n1", "n2"))
     await gang(made, "young", 3)
@@ -689,7 +625,6 @@ async def test_an_older_gang_gets_the_nodes_that_a_younger_one_holds():
     assert len(made.scheduler.waiting_pods) == 0
 
 
-@in_a_loop
 async def test_what_the_older_gang_leaves_of_it_others_get():
     made = world(WAITS, nodes=("n1", "n2", "n3"))
     await gang(made, "young", 4, size=4)
@@ -700,12 +635,10 @@ async def test_what_the_older_gang_leaves_of_it_others_get():
     member(made, "old", 0, size=2, priority=5)
     member(made, "old", 1, size=2, priority=5)
     await made.turn()
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert sorted(name for name, _ in made.edge.binds) == ["old-0", "old-1", "plain"]
 
 
-@in_a_loop
 async def test_a_younger_gang_takes_nothing_from_an_older_one():
     made = world(WAITS, nodes=("n1", "n2"))
     await gang(made, "old", 3, priority=5)
@@ -715,7 +648,6 @@ async def test_a_younger_gang_takes_nothing_from_an_older_one():
     assert made.where("old-0") is SubQueue.WAITING
 
 
-@in_a_loop
 async def test_what_a_younger_gang_holds_is_left_to_it_where_that_does_not_help():
     made = world(WAITS, nodes=("n1", "n2"))
     await gang(made, "young", 3)
@@ -724,52 +656,43 @@ async def test_what_a_younger_gang_holds_is_left_to_it_where_that_does_not_help(
     assert made.cache.assigned() == before
     assert len(made.snapshot().waiting) == 2
     made.handlers.nodes.on_add(make_node("n3", cpu="2"))
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert sorted(name for name, _ in made.edge.binds) == ["young-0", "young-1", "young-2"]
 
 
-@in_a_loop
 async def test_a_gang_that_failed_rests():
     made = world(GANG + " backoff 2m", nodes=("n1", "n2"))
     await gang(made, "a", 3)
     made.handlers.nodes.on_add(make_node("n3", cpu="2"))
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert made.edge.binds == []
     assert "gang a failed a moment ago and rests" in condition(made, "a-0")
-    made.clock.advance(110.0)
-    await made.turn()
+    await made.turn(after=110.0)
     assert len(made.edge.binds) == 3
 
 
-@in_a_loop
 async def test_a_clock_that_is_set_back_keeps_no_gang_at_rest():
     made = world(GANG + " backoff 2m", nodes=("n1", "n2"))
     await gang(made, "a", 3)
     made.clock._time -= 3600.0
     made.handlers.nodes.on_add(make_node("n3", cpu="2"))
-    made.clock.advance(130.0)
-    await made.turn()
+    await made.turn(after=130.0)
     assert len(made.edge.binds) == 3
 
 
 # ---- rules, restarts, faults ---------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_new_rules_without_the_statement_let_the_waiting_go():
     made = world(WAITS, nodes=("n1", "n2"))
     await gang(made, "a", 3)
     made.scheduler.use(chain({}), frozenset({"p"}))
     made.scheduler.gangs.holds.check()
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert sorted(name for name, _ in made.edge.binds) == ["a-0", "a-1"]
     assert condition(made, "a-2").startswith("0/2 nodes are available: 2 Insufficient cpu.")
 
 
-@in_a_loop
 async def test_new_rules_find_a_gang_whose_turn_it_is():
     made = world()
     for number in range(3):
@@ -781,12 +704,10 @@ async def test_new_rules_find_a_gang_whose_turn_it_is():
     assert made.cache.assigned()
     made.scheduler.use(chain({"p.policy": GANG + "\n"}), frozenset({"p"}))
     assert made.cache.assigned() == {}
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert len(made.edge.binds) == 3
 
 
-@in_a_loop
 async def test_members_that_fail_after_others_are_bound_come_later():
     made = world()
     for number in range(3):
@@ -794,13 +715,11 @@ async def test_members_that_fail_after_others_are_bound_come_later():
     made.edge.bind_answers.extend([BOUND, BOUND, REFUSED])
     await made.turn()
     assert len(made.edge.binds) == 3
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert len(made.edge.binds) == 4
     assert len(made.cache.assigned()) == 3
 
 
-@in_a_loop
 async def test_an_unknown_outcome_is_asked_about_and_nobody_is_bound_twice():
     made = world()
     for number in range(3):
@@ -813,7 +732,6 @@ async def test_an_unknown_outcome_is_asked_about_and_nobody_is_bound_twice():
     assert len(made.cache.assigned()) == 3
 
 
-@in_a_loop
 async def test_the_server_goes_away_between_the_third_and_the_fourth_binding():
     made = world(nodes=("n1", "n2", "n3", "n4", "n5"))
     made.edge.bind_answers.extend([BOUND, BOUND, BOUND, UNKNOWN, REFUSED])
@@ -822,15 +740,13 @@ async def test_the_server_goes_away_between_the_third_and_the_fourth_binding():
     await until(lambda: len(made.edge.resolves) == 4)
     await made.turn()
     assert len(made.edge.binds) == 5
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     names = [name for name, _ in made.edge.binds]
     assert len(names) == 6, "the one that was refused, once more"
     assert sorted(set(names)) == ["a-0", "a-1", "a-2", "a-3", "a-4"]
     assert len(made.cache.assigned()) == 5
 
 
-@in_a_loop
 async def test_a_plugin_that_raises_fails_the_pod_and_no_gang_hangs():
     made = world("gang: by pod.label[gang] min number(pod.label[size])")
 
@@ -847,7 +763,6 @@ async def test_a_plugin_that_raises_fails_the_pod_and_no_gang_hangs():
     assert made.cache.assigned() == {}
 
 
-@in_a_loop
 async def test_a_member_deleted_while_its_gang_is_being_tried():
     made = world()
     pods = [member(made, "a", number) for number in range(3)]
@@ -861,7 +776,6 @@ async def test_a_member_deleted_while_its_gang_is_being_tried():
     assert len([*made.queue.pending()]) == 2
 
 
-@in_a_loop
 async def test_a_member_deleted_while_another_gang_is_being_tried():
     made = world()
     for name in ("a", "b"):
@@ -875,7 +789,6 @@ async def test_a_member_deleted_while_another_gang_is_being_tried():
     assert other.pod.uid not in made.queue.uids()
 
 
-@in_a_loop
 async def test_a_node_that_goes_while_a_gang_is_being_tried_takes_no_member_of_a_whole_gang():
     made = world(nodes=("n1", "n2", "n3", "n4"))
     for number in range(3):
@@ -887,12 +800,10 @@ async def test_a_node_that_goes_while_a_gang_is_being_tried_takes_no_member_of_a
     made.handlers.nodes.on_delete(make_node(node))
     await made.turn()
     assert len(made.edge.binds) in (0, 3)
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert len(made.edge.binds) == 3
 
 
-@in_a_loop
 async def test_members_that_go_while_the_others_are_being_tried_count_no_more():
     made = world(WAITS, nodes=("n1", "n2"))
     pods = await gang(made, "a", 3)
@@ -907,7 +818,6 @@ async def test_members_that_go_while_the_others_are_being_tried_count_no_more():
     assert made.edge.binds == []
 
 
-@in_a_loop
 async def test_all_members_deleted_while_their_gang_is_being_tried():
     made = world(nodes=("n1", "n2"))
     pods = [member(made, "a", number) for number in range(3)]
@@ -919,7 +829,6 @@ async def test_all_members_deleted_while_their_gang_is_being_tried():
     assert (made.edge.binds, made.cache.assigned(), [*made.queue.pending()]) == ([], {}, [])
 
 
-@in_a_loop
 async def test_after_a_restart_members_on_nodes_count():
     made = world()
     for number in range(2):
@@ -932,7 +841,6 @@ async def test_after_a_restart_members_on_nodes_count():
     assert made.edge.binds == [("a-2", "n3")]
 
 
-@in_a_loop
 async def test_a_terminating_member_counts_no_more():
     made = world()
     pods = [made.comes(f"x-{n}", node=f"n{n + 1}", labels={"gang": "a", "size": "3"})
@@ -944,7 +852,6 @@ async def test_a_terminating_member_counts_no_more():
     assert "has 2 of the 3 members" in condition(made, "a-2")
 
 
-@in_a_loop
 async def test_a_journal_with_gangs_is_replayed(tmp_path):
     out = io.BytesIO()
     recorder = Recorder(out, lambda: ())
@@ -982,7 +889,6 @@ def pod_group(name, minimum, **spec):
     )  # fmt: skip
 
 
-@in_a_loop
 async def test_a_group_that_comes_after_its_pods_wakes_them():
     made = world(COSCHEDULING, nodes=("n1", "n2"))
     label = {"scheduling.x-k8s.io/pod-group": "train"}
@@ -993,26 +899,22 @@ async def test_a_group_that_comes_after_its_pods_wakes_them():
     unsaid = "gang train does not say how many members it needs: there is no PodGroup train"
     assert unsaid in condition(made, "t-0")
     made.handlers.of(Resource.POD_GROUP).on_add(pod_group("train", 2))
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert len(made.edge.binds) == 2
 
 
-@in_a_loop
 async def test_a_group_that_comes_and_wants_more_is_told_to_all_members():
     made = world(COSCHEDULING)
     for number in range(3):
         made.comes(f"t-{number}", labels={"scheduling.x-k8s.io/pod-group": "train"})
     await made.turn()
     made.handlers.of(Resource.POD_GROUP).on_add(pod_group("train", 4))
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     words = {condition(made, f"t-{number}") for number in range(3)}
     assert words == {"gang train has 3 of the 4 members that it needs (p.policy:1)"}
 
 
 @pytest.mark.parametrize("members", [3, 20])
-@in_a_loop
 async def test_members_that_wait_are_told_what_stops_their_gang_now(members):
     made = world(nodes=("n1",))
     pods = await gang(made, "a", members, size=members)
@@ -1026,7 +928,6 @@ async def test_members_that_wait_are_told_what_stops_their_gang_now(members):
     assert told == {words}
 
 
-@in_a_loop
 async def test_an_empty_label_names_no_group():
     made = world("gang: by pod.group", nodes=("n1",))
     made.comes("p", labels={"scheduling.x-k8s.io/pod-group": ""})
@@ -1043,7 +944,6 @@ def asks_for(made, minimum=2, **resources):
     made.handlers.of(Resource.POD_GROUP).on_add(group)
 
 
-@in_a_loop
 async def test_a_gang_waits_until_the_cluster_has_what_its_group_asks_for():
     made = world(COSCHEDULING)
     other = made.comes("other", node="n3", cpu="1500m")
@@ -1061,12 +961,10 @@ async def test_a_gang_waits_until_the_cluster_has_what_its_group_asks_for():
     assert {condition(made, f"t-{number}") for number in range(2)} == {words}
     made.handlers.nodes.on_add(make_node("large", cpu="100m", memory="1Ti"))
     deleted(made, other)
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert len(made.edge.binds) == 2
 
 
-@in_a_loop
 async def test_only_room_for_all_that_its_group_asks_for_wakes_a_gang():
     made = world(COSCHEDULING, nodes=("n1",))
     before = make_node("n2", cpu="100m")
@@ -1087,7 +985,6 @@ async def test_only_room_for_all_that_its_group_asks_for_wakes_a_gang():
     assert sorted(made.edge.binds) == [("t-0", "n1"), ("t-1", "n1")]
 
 
-@in_a_loop
 async def test_of_gangs_that_wait_those_are_asked_again_whose_group_changed(monkeypatch):
     made = world("gang: by pod.group min group.min_member wait 9m reject above 90% missing")
     handler, asked, real = made.handlers.of(Resource.POD_GROUP), [], gangs._membership
@@ -1107,7 +1004,6 @@ async def test_of_gangs_that_wait_those_are_asked_again_whose_group_changed(monk
     assert asked == ["b"]
 
 
-@in_a_loop
 async def test_of_thousands_of_resources_that_a_group_asks_for_some_are_looked_at(monkeypatch):
     made = world(COSCHEDULING)
     asks_for(made, **{f"example.com/r{number}": 1 for number in range(1_000)})
@@ -1123,7 +1019,6 @@ async def test_of_thousands_of_resources_that_a_group_asks_for_some_are_looked_a
     assert len(set(asked)) <= MOST_NAMED + 1
 
 
-@in_a_loop
 async def test_members_that_no_node_takes_cost_a_plan_no_columns(monkeypatch):
     made = world()
     made_of = []
@@ -1138,7 +1033,6 @@ async def test_members_that_no_node_takes_cost_a_plan_no_columns(monkeypatch):
     assert made_of == []
 
 
-@in_a_loop
 async def test_what_members_have_counts_as_free_for_what_their_group_asks_for():
     made = world(COSCHEDULING, nodes=("n1", "n2"))
     asks_for(made, minimum=1, cpu=4)
@@ -1150,12 +1044,10 @@ async def test_what_members_have_counts_as_free_for_what_their_group_asks_for():
     await made.turn()
     assert "cpu: 4 asked for, 3900m free (p" in condition(made, "t-2")
     asks_for(made, minimum=1, cpu="3900m")
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert made.edge.binds == [("t-2", "n2")]
 
 
-@in_a_loop
 async def test_a_group_that_names_what_it_needs_has_room_for_so_many_pods_too():
     made = world(COSCHEDULING, nodes=())
     made.handlers.nodes.on_add(make_node("n1", pods="1"))
@@ -1165,15 +1057,13 @@ async def test_a_group_that_names_what_it_needs_has_room_for_so_many_pods_too():
     await made.turn()
     assert condition(made, "t-0").startswith("gang train: 1 of the 2")
     asks_for(made, cpu="1m")
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     words = (
         "gang train: less is free than minResources of PodGroup train: pods: 2 asked for, 1 free"
     )
     assert condition(made, "t-0") == f"{words} (p.policy:1)"
 
 
-@in_a_loop
 async def test_rules_may_count_the_members_of_a_group():
     text = "permit: group.name is present -> wait 60s until group.reserved >= group.min_member"
     made = world(text, nodes=("n1", "n2"))
@@ -1188,7 +1078,6 @@ async def test_rules_may_count_the_members_of_a_group():
     assert sorted(name for name, _ in made.edge.binds) == ["alone", "t-0", "t-1"]
 
 
-@in_a_loop
 async def test_each_number_of_a_group_is_what_it_says():
     counts = " ".join(f"{{group.{one}}}" for one in ("size", "assigned", "reserved", "waiting"))
     made = world(f'filter: group.size >= 9 message "{counts}"')
@@ -1203,7 +1092,6 @@ async def test_each_number_of_a_group_is_what_it_says():
     assert "3 1 1 0" in condition(made, "q")
 
 
-@in_a_loop
 async def test_a_member_that_is_left_over_claims_no_node_where_it_cannot_be():
     made = World({"p.policy": "gang: by pod.label[job] min 2\n"}, nodes=())
     nodes = made.handlers.nodes
@@ -1228,7 +1116,6 @@ async def test_a_member_that_is_left_over_claims_no_node_where_it_cannot_be():
     assert made.cache.nominations.node_of(f"uid-default-{left}") == ""
 
 
-@in_a_loop
 async def test_a_gang_that_lost_a_member_for_good_claims_no_node_any_longer():
     made = World({"p.policy": "gang: by pod.label[job] min 3\n"}, nodes=())
     made.handlers.nodes.on_add(make_node("n1", cpu="6"))
@@ -1250,7 +1137,6 @@ async def test_a_gang_that_lost_a_member_for_good_claims_no_node_any_longer():
     assert made.assigned("other") == ("n1", True)
 
 
-@in_a_loop
 async def test_a_gang_that_waits_claims_no_node_for_who_is_missing():
     made = world(f"{GANG} wait 60s reject above 40% missing")
     low = made.comes("low", cpu="1500m", node="n3")
@@ -1259,13 +1145,11 @@ async def test_a_gang_that_waits_claims_no_node_for_who_is_missing():
     assert made.edge.evictions == ["low"]
     made.comes("other", cpu="1500m", node="n3", priority=9)
     deleted(made, low)
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert len(made.cache.assigned()) == 3, "the other one, and two that wait"
     assert len(made.cache.nominations) == 0
 
 
-@in_a_loop
 async def test_a_member_that_may_evict_nobody_keeps_no_promise_of_another():
     made = world(nodes=("n1",))
     member(made, "a", 0, size=2, status={"nominatedNodeName": "n1"})

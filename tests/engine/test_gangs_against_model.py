@@ -12,7 +12,6 @@ import functools
 import itertools
 from zoneinfo import ZoneInfo
 
-import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -21,7 +20,7 @@ from engine.framework.profile import Profile
 from engine.policy.chain import framework_of
 from engine.policy.plugin import Worlds
 from engine.queue import SubQueue
-from tests.builders import default_plugins, make_node
+from tests.builders import changed, default_plugins, make_node
 from tests.effort import examples
 from tests.engine.policy.builders import compiled
 from tests.engine.test_scheduler import BOUND, REFUSED, UNKNOWN, World
@@ -148,8 +147,7 @@ class GangMachine(RuleBasedStateMachine):
     def the_watch_catches_up(self):
         for pod in self.pods.values():
             if pod.node is not None and not pod.told:
-                spec = msgspec.structs.replace(pod.obj.spec, node_name=pod.node)
-                new = msgspec.structs.replace(pod.obj, spec=spec)
+                new = changed(pod.obj, spec={"node_name": pod.node})
                 self.world.handlers.pods.on_update(pod.obj, new)
                 pod.obj, pod.told = new, True
 

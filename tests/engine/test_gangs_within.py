@@ -18,7 +18,7 @@ from tests.builders import make_node, pod_object
 from tests.engine.plugins.volumes import builders as volumes
 from tests.engine.test_gangs import GANG, condition, deleted, evicted, gang, member
 from tests.engine.test_preemption import being_deleted, settle
-from tests.engine.test_scheduler import World, in_a_loop
+from tests.engine.test_scheduler import World
 
 ZONE = "topology.kubernetes.io/zone"
 WITHIN = GANG + " within zone\n"
@@ -67,7 +67,6 @@ TOGETHER = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
 @pytest.mark.parametrize("within", [" within zone\n", "\n"])
 @pytest.mark.parametrize("by", ["rule", "affinity"])
 @pytest.mark.parametrize("leader", [0, 2])
-@in_a_loop
 async def test_members_that_need_another_one_beside_them_start_with_it(leader, by, within):
     made = world("a1", "b1", "b2", "b3", text=GANG + within + BESIDE)
     for number in range(3):
@@ -82,7 +81,6 @@ async def test_members_that_need_another_one_beside_them_start_with_it(leader, b
 
 @pytest.mark.parametrize("by", ["rule", "affinity"])
 @pytest.mark.parametrize("full", [False, True])
-@in_a_loop
 async def test_members_are_asked_again_once_another_one_that_they_need_has_a_place(by, full):
     """Also where the gang may wait for some, and where others have to go for each of them."""
     made = world("a1", "a2", text=f"{GANG} wait 60s reject above 40% missing\n{BESIDE}")
@@ -102,7 +100,6 @@ async def test_members_are_asked_again_once_another_one_that_they_need_has_a_pla
 # ---- slices --------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_other_pods_are_decided_about_between_the_slices_of_a_plan():
     made = world("a1", "a2", "b1", clock=Ticking())
     for number in range(2):
@@ -132,7 +129,6 @@ async def planned(made, meanwhile):
     return {binds(made)[f"g-{number}"][0] for number in range(2)}
 
 
-@in_a_loop
 async def test_a_plan_that_others_made_outdated_is_made_again():
     nodes = "a1", "a2", "b1", "b2"
     (liked,) = await planned(world(*nodes, clock=Ticking()), lambda: None)
@@ -143,7 +139,6 @@ async def test_a_plan_that_others_made_outdated_is_made_again():
     assert other != liked
 
 
-@in_a_loop
 async def test_a_plan_is_made_anew_where_a_node_goes_while_it_is_made():
     made = world("a1", "a2", "b1", "b2", clock=Ticking())
     for number in range(2):
@@ -176,7 +171,6 @@ def test_what_takes_longer_than_a_slice_to_think_away_ends_all_the_same():
 
 
 @pytest.mark.parametrize("gangs", ["g", "gh"])
-@in_a_loop
 async def test_nodes_that_a_gang_gives_back_after_slices_wake_no_gang_that_was_tried(gangs):
     """Or gangs that do not fit would be tried for ever, by themselves or in turns."""
     made = world("a1", "a2", text=f"{GANG}\n", clock=Ticking())
@@ -196,7 +190,6 @@ async def test_nodes_that_a_gang_gives_back_after_slices_wake_no_gang_that_was_t
     assert len(tried) == many
 
 
-@in_a_loop
 async def test_who_was_asked_while_members_had_nodes_is_told_when_they_give_them_back():
     gate = "gate: pod.name is large -> cluster.cpu.free >= 4"
     made = World({"p.policy": f"{GANG}\n{gate}\n"}, nodes=(), clock=Ticking())
@@ -214,7 +207,6 @@ async def test_who_was_asked_while_members_had_nodes_is_told_when_they_give_them
     assert binds(made) == {"large": "n"}
 
 
-@in_a_loop
 async def test_a_member_of_another_gang_waits_for_the_end_of_a_turn():
     made = world("a1", "a2", "b1", "b2", clock=Ticking())
     for name in ("g", "h"):
@@ -226,7 +218,6 @@ async def test_a_member_of_another_gang_waits_for_the_end_of_a_turn():
     assert made.scheduler.gangs.next() is None
 
 
-@in_a_loop
 async def test_new_rules_end_a_search_and_leave_nothing_behind():
     text = WITHIN + "preempt: victims where it.priority < pod.priority\n"
     made = world("a1", "a2", text=text, clock=Ticking())
@@ -244,27 +235,23 @@ async def test_new_rules_end_a_search_and_leave_nothing_behind():
         made.scheduler.use(made.framework, frozenset())
         assert made.cache.assigned() == before
     assert slices > 5
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert await evicted(made) == ["low-a1", "low-a2"]
 
 
-@in_a_loop
 async def test_room_that_a_pod_leaves_wakes_a_gang_that_did_not_fit_within_a_domain():
     made = world("a1", "a2", "b1")
     other = low(made, "a2")
     await gang(made, "g", 2, size=2)
     assert not made.edge.binds
     deleted(made, other)
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert sorted(binds(made).values()) == ["a1", "a2"]
 
 
 # ---- who is evicted ------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_the_domain_is_emptied_whose_victims_cost_least():
     made = world("a1", "a2", "b1", "b2", "c1")
     each = (("a1", 1), ("a2", 5), ("b1", 4), ("b2", 4), ("c1", 0))
@@ -273,29 +260,24 @@ async def test_the_domain_is_emptied_whose_victims_cost_least():
     assert await evicted(made) == ["low-b1", "low-b2"]
     assert condition(made, "g-0") == "gang g: preempts on b1, b2 (p.policy:1)"
     for _ in range(2):  # victims that do not go are waited for
-        made.clock.advance(11.0)
-        await made.turn()
+        await made.turn(after=11.0)
     assert len(made.edge.evictions) == 2
     for name in ("b1", "b2"):
         deleted(made, pods[name])
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert sorted(binds(made).values()) == ["b1", "b2"]
     assert not len(made.cache.nominations)
 
 
-@in_a_loop
 async def test_for_who_is_left_over_pods_go_from_the_domain_of_the_gang():
     made = world("a1", "a2", "a3", "b1")
     pods = {name: low(made, name, priority) for name, priority in (("a3", 5), ("b1", 0))}
     await gang(made, "g", 3, size=2, priority=10)
     assert sorted(binds(made).values()) == ["a1", "a2"]
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert await evicted(made) == ["low-a3"]
     deleted(made, pods["a3"])
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert sorted(binds(made).values()) == ["a1", "a2", "a3"]
 
 
@@ -303,7 +285,6 @@ async def test_for_who_is_left_over_pods_go_from_the_domain_of_the_gang():
     ("pick", "emptied"),
     [("pick victims.count", "b"), ("pick victims.max_priority", "a"), ("", "a")],
 )
-@in_a_loop
 async def test_a_policy_says_what_a_domain_costs(pick, emptied):
     rule = f"preempt: victims where it.priority < pod.priority {pick}\n"
     made = world("a1", "a2", "b1", "b2", text=WITHIN + rule)
@@ -313,7 +294,6 @@ async def test_a_policy_says_what_a_domain_costs(pick, emptied):
     assert {name[4] for name in await evicted(made)} == {emptied}
 
 
-@in_a_loop
 async def test_a_budget_counts_before_priorities():
     made = world("a1", "b1")
     low(made, "a1", 1, labels={"app": "db"})
@@ -328,7 +308,6 @@ async def test_a_budget_counts_before_priorities():
     assert await evicted(made) == ["low-b1"]
 
 
-@in_a_loop
 async def test_nobody_is_evicted_where_no_domain_takes_the_gang_even_empty():
     made = world("a1", "a2", "b1", "b2", "b3")
     for name in ("a1", "a2", "b1"):
@@ -341,7 +320,6 @@ async def test_nobody_is_evicted_where_no_domain_takes_the_gang_even_empty():
     assert condition(made, "g-0").startswith("gang g: 1 of the 3 members that it needs fit in one")
 
 
-@in_a_loop
 async def test_while_victims_go_in_one_domain_nobody_goes_in_another():
     made = world("a1", "a2", "b1", "b2")
     pods = {name: low(made, name, 1) for name in ("a1", "a2", "b1", "b2")}
@@ -350,17 +328,14 @@ async def test_while_victims_go_in_one_domain_nobody_goes_in_another():
     # One is gone, of the other only the deletion is known.
     deleted(made, pods["a1"])
     made.handlers.pods.on_update(pods["a2"], being_deleted(pods["a2"]))
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert await evicted(made) == ["low-a1", "low-a2"]
     assert not made.edge.binds
     deleted(made, pods["a2"])
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert sorted(binds(made).values()) == ["a1", "a2"]
 
 
-@in_a_loop
 async def test_so_many_domains_are_tried_those_with_most_room_first():
     names = [f"{chr(97 + n)}{k}" for n in range(MOST_DOMAINS + 2) for k in (1, 2)]
     made = world(*names)
@@ -374,7 +349,6 @@ async def test_so_many_domains_are_tried_those_with_most_room_first():
 
 
 @pytest.mark.parametrize("enough", ["a", "b"])
-@in_a_loop
 async def test_where_one_domain_has_too_few_volumes_a_gang_goes_to_another(enough):
     """A plan knows of room alone."""
     made = world("a1", "a2", "b1", "b2")
@@ -393,7 +367,6 @@ async def test_where_one_domain_has_too_few_volumes_a_gang_goes_to_another(enoug
 # ---- what may be missing -------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_a_gang_that_may_wait_waits_in_one_domain_and_tries_another_after_its_time():
     made = world(
         "a1", "a2", "b1", "b2", text=f"{GANG} wait 60s reject above 34% missing within zone\n"
@@ -408,14 +381,12 @@ async def test_a_gang_that_may_wait_waits_in_one_domain_and_tries_another_after_
     made.handlers.nodes.on_add(node(f"{other}3"))
     await made.turn()
     assert {node[0] for node, _ in made.cache.assigned().values()} == {zone}
-    made.clock.advance(61.0)
-    await made.turn()
+    await made.turn(after=61.0)
     await made.turn()
     assert sorted(binds(made).values()) == [f"{other}{number}" for number in (1, 2, 3)]
 
 
 @pytest.mark.parametrize(("taken", "chosen"), [("", "b"), ("a", "a")])
-@in_a_loop
 async def test_a_group_of_kubernetes_goes_where_its_topology_is_fullest_with_it(taken, chosen):
     made = World({"p.policy": "gang: by pod.group\n"}, nodes=())
     for name in ("a1", "a2", "a3", "b1", "b2"):
@@ -435,7 +406,6 @@ async def test_a_group_of_kubernetes_goes_where_its_topology_is_fullest_with_it(
     assert {node[0] for node in binds(made).values()} == {chosen}
 
 
-@in_a_loop
 async def test_members_beyond_a_quota_are_made_room_for_in_one_zone_too():
     lines = (
         "gang: by pod.label[job] min 2 within zone",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from datetime import UTC
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,7 +16,7 @@ from engine.pods.podinfo import make_pod_info
 from engine.policy.world import DEFAULT_GPUS, Kept, PodSubject, SnapshotWorld
 from engine.signals.samples import Series
 from engine.simulate.samples import Samples
-from tests.builders import make_node, make_pod, pod_object
+from tests.builders import changed, make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.test_simulate import FRAMEWORKS_OF, Recording
 
@@ -54,11 +53,7 @@ def owned(name, namespace, workload):
     references = from_builtins(
         type(pod.metadata), {"name": name, "ownerReferences": [owner]}
     ).owner_references
-    return make_pod_info(
-        msgspec.structs.replace(
-            pod, metadata=msgspec.structs.replace(pod.metadata, owner_references=references)
-        )
-    )
+    return make_pod_info(changed(pod, metadata={"owner_references": references}))
 
 
 class Levels(Recording):

@@ -224,24 +224,21 @@ class Cluster:
 
 @pytest.mark.sized
 @pytest.mark.parametrize("seed", range(examples(100)))
-def test_a_scheduler_that_starts_finds_nobody_whom_the_running_one_left(seed: int) -> None:
-    async def main() -> None:
-        made = Cluster(seed)
-        often: list[tuple[Callable[[], None], int]] = [
-            (made.pods_come, 8), (made.pod_goes, 3), (made.node_changes, 3), (made.node_goes, 1),
-            (made.quota_changes, 2), (made.rules_change, 1), (made.time_passes, 4),
-            (made.pod_changes, 3), (made.namespace_changes, 1), (made.somebody_else_binds, 1),
-        ]  # fmt: skip
-        steps, weights = zip(*often, strict=True)
-        for step in made.chance.choices(steps, weights, k=60):
-            step()
-            if made.chance.random() < 0.5:
-                await made.turn(made.world)
-        await made.settle(made.world, 65)  # a gate that holds one from now on has its minute
-        claims = made.world.cache.nominations.nodes
-        assert not claims, "nothing makes room there any more, or a gate holds them"
-        fresh = made.scheduler(made.world.clock)
-        await made.settle(fresh, 12)
-        assert (fresh.edge.binds, fresh.edge.evictions) == ([], [])
-
-    asyncio.run(main())
+async def test_a_scheduler_that_starts_finds_nobody_whom_the_running_one_left(seed: int) -> None:
+    made = Cluster(seed)
+    often: list[tuple[Callable[[], None], int]] = [
+        (made.pods_come, 8), (made.pod_goes, 3), (made.node_changes, 3), (made.node_goes, 1),
+        (made.quota_changes, 2), (made.rules_change, 1), (made.time_passes, 4),
+        (made.pod_changes, 3), (made.namespace_changes, 1), (made.somebody_else_binds, 1),
+    ]  # fmt: skip
+    steps, weights = zip(*often, strict=True)
+    for step in made.chance.choices(steps, weights, k=60):
+        step()
+        if made.chance.random() < 0.5:
+            await made.turn(made.world)
+    await made.settle(made.world, 65)  # a gate that holds one from now on has its minute
+    claims = made.world.cache.nominations.nodes
+    assert not claims, "nothing makes room there any more, or a gate holds them"
+    fresh = made.scheduler(made.world.clock)
+    await made.settle(fresh, 12)
+    assert (fresh.edge.binds, fresh.edge.evictions) == ([], [])

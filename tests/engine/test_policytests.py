@@ -310,18 +310,6 @@ def test_victims(run, clauses, outcome_, said):
     assert said in message
 
 
-def test_disruption_budgets_spare_pods(run):
-    head = text(BUSY) + "running: on a  name kept  cpu 0  priority 1\n"
-    budget = "pdb: web  label app=web  allowed 0\n"
-    tests = """\
-        test: "t"
-          given running on a name late label app=web
-          given pod cpu 1 priority 5
-          expect victims [low]
-        """
-    assert outcome(run(tests, head=head + budget, p=PREEMPT)) == ("passed", "")
-
-
 POINTS = """\
     sort: pod.qos [Guaranteed, Burstable, BestEffort], pod.queued_at
     gate: pod.annotation ok=yes message "wait for {pod.name}"
@@ -482,48 +470,6 @@ def no_file(name):
     raise FixtureError(name)
 
 
-def test_a_node_has_what_is_said_and_defaults():
-    node = node_of(
-        thing("n cpu 4 gpu 2 resource rdma/hca=3 taint k=v ready false condition Bad=True "
-              'unschedulable true created "2025-01-01T00:00:00Z"'),
-        no_file,
-    )  # fmt: skip
-    assert node.status.allocatable == node.status.capacity == {
-        "cpu": "4", "memory": "0", "pods": "110", "nvidia.com/gpu": "2", "rdma/hca": "3",
-    }  # fmt: skip
-    assert node.metadata.labels == {"kubernetes.io/hostname": "n"}
-    assert [(t.key, t.value, t.effect) for t in node.spec.taints] == [("k", "v", "NoSchedule")]
-    assert {c.type: c.status for c in node.status.conditions} == {"Ready": "False", "Bad": "True"}
-    assert node.spec.unschedulable
-    assert node.metadata.creation_timestamp == "2025-01-01T00:00:00Z"
-
-
-def test_a_pod_has_what_is_said_and_defaults():
-    (pod,) = pods_of(
-        thing("on on-it name p cpu 2 limit memory=1Gi label a=b toleration k=v "
-              'images ["x:1", y] owner_kind Job owner_name j terminating true priority -3',
-              "running"),
-        "pod", no_file,
-    )  # fmt: skip
-    assert pod.key == "default/p"
-    assert pod.requests == {CPU: 2000}
-    assert pod.priority == -3
-    assert pod.terminating
-    spec = pod.pod.spec
-    assert (spec.node_name, spec.scheduler_name) == ("on-it", "berth")
-    assert [c.image for c in spec.containers] == ["x:1", "y"]
-    assert spec.containers[0].resources.limits == {"memory": "1Gi"}
-    (owner,) = pod.pod.metadata.owner_references
-    assert (owner.kind, owner.name, owner.controller) == ("Job", "j", True)
-    assert pod.pod.status.phase == "Running"
-
-
-def test_pods_of_a_count_are_numbered():
-    pods = pods_of(thing("on on-it name web count 3", "running"), "pod", no_file)
-    assert [pod.name for pod in pods] == ["web-1", "web-2", "web-3"]
-    assert len({pod.uid for pod in pods}) == 3
-
-
 DEPLOYMENT = """\
     apiVersion: v1
     kind: Service
@@ -623,37 +569,6 @@ def test_a_test_file_that_never_ends(tmp_path):
 
 
 # ---- what policies read
-
-
-def test_namespaces_running_pods_and_the_time(run):
-    policy = """\
-        filter: namespace.label team=red -> count(node.pods where it.label app=web) < 2
-        filter: time.hour in 9..11 and time.weekday is sat
-        """
-    tests = """\
-        test: "now"
-          given pod namespace shop
-          expect feasible [b]
-        test: "later"
-          given pod namespace shop
-          given now "2025-03-01T12:00:00Z"
-          expect feasible none
-        test: "finished and leaving pods"
-          given running on a name web-2 phase Succeeded label app=web
-          given pod namespace shop
-          expect feasible [a, b]
-        """
-    head = """\
-        use p
-        node: a
-        node: b
-        namespace: shop  label team=red
-        running: on a name web-1  label app=web
-        running: on a name web-2  label app=web  bound false
-        running: on b name web-3  label app=other
-        """
-    results = run(tests, head=head, p=policy)
-    assert [(one.outcome, one.message) for one in results] == [("passed", "")] * 3
 
 
 def test_samples_have_units_and_turn_stale(run):

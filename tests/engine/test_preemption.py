@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,9 +19,9 @@ from engine.objects import ObjectMeta
 from engine.objects.storage import PersistentVolume, PersistentVolumeSpec
 from engine.queue import SubQueue
 from engine.telemetry import ATTEMPTS
-from tests.builders import Cache, default_plugins, make_node, make_pod, pod_object
+from tests.builders import Cache, changed, default_plugins, make_node, make_pod, pod_object
 from tests.effort import examples
-from tests.engine.test_scheduler import GONE, World, in_a_loop, until
+from tests.engine.test_scheduler import GONE, World, until
 
 FOUND = "preemption: found a potential placement for pod on node n1, preempting {} victims"
 
@@ -37,12 +36,12 @@ def full(world, *names, priority=0):
 
 
 def being_deleted(pod):
-    meta = msgspec.structs.replace(pod.metadata, deletion_timestamp="2025-03-01T10:00:00Z")
-    return msgspec.structs.replace(pod, metadata=meta)
+    return changed(pod, metadata={"deletion_timestamp": "2025-03-01T10:00:00Z"})
 
 
-async def settle(world):
-    """Works until nothing more happens by itself."""
+async def settle(world, *, after=0.0):
+    """Works until nothing more happens by itself, once so many seconds have passed."""
+    world.clock.advance(after)
     for _ in range(30):
         world.scheduler.work()
         await asyncio.sleep(0)
@@ -51,7 +50,6 @@ async def settle(world):
 # ---- evictions -----------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_a_victim_is_going_whatever_the_watch_says_that_was_so_before():
     world = World()
     low = world.comes("low", cpu="2")
@@ -62,13 +60,11 @@ async def test_a_victim_is_going_whatever_the_watch_says_that_was_so_before():
     world.bound(low, "n1")  # told late
     assert world.assigned("low") == ("n1", False)
     world.handlers.pods.on_delete(world.comes("other", node="n1"))
-    world.clock.advance(11.0)
-    await settle(world)
+    await settle(world, after=11.0)
     assert world.edge.evictions == ["low"], "once"
 
 
 @pytest.mark.parametrize("when", ["evicting", "gone"])
-@in_a_loop
 async def test_a_pod_that_a_gate_holds_leaves_its_promised_room_to_others(when):
     gate = "gate: pod.label app=a -> count(cluster.pods where it.label stop=yes) == 0\n"
     world = World({"p.policy": gate})
@@ -85,18 +81,15 @@ async def test_a_pod_that_a_gate_holds_leaves_its_promised_room_to_others(when):
     world.handlers.pods.on_delete(low)
     await settle(world)
     assert world.where("high") is SubQueue.GATED
-    world.clock.advance(59.0)
-    await settle(world)
+    await settle(world, after=59.0)
     assert world.edge.binds == [], "it may open again"
-    world.clock.advance(1.0)
-    await settle(world)
+    await settle(world, after=1.0)
     assert ("high", "") in world.edge.nominations
     world.clock.advance(11.0)  # its backoff
     await settle(world)
     assert world.edge.binds == [("small", "n1")]
 
 
-@in_a_loop
 async def test_a_pod_of_higher_priority_evicts_is_promised_the_node_and_bound_there():
     world = World()
     a, b = full(world, "a", "b")
@@ -112,15 +105,13 @@ async def test_a_pod_of_higher_priority_evicts_is_promised_the_node_and_bound_th
     await settle(world)
     assert world.where("low") is SubQueue.UNSCHEDULABLE, "the room is promised"
     world.handlers.pods.on_delete(b)
-    world.clock.advance(2.0)
-    await settle(world)
+    await settle(world, after=2.0)
     assert world.assigned("high") == ("n1", True)
     assert not len(world.cache.nominations)
     assert len(world.edge.evictions) == 2
 
 
 @pytest.mark.parametrize("first", ["the node", "the promise"])
-@in_a_loop
 async def test_a_pod_that_somebody_else_promises_a_node_is_tried_beside_others_of_its_class(first):
     """As an autoscaler does that adds one: the others do not fit there for the promise."""
     world = World()
@@ -129,17 +120,15 @@ async def test_a_pod_that_somebody_else_promises_a_node_is_tried_beside_others_o
     pod = world.comes("b", cpu="2")
     await settle(world)
     world.clock.advance(11.0)
-    status = msgspec.structs.replace(pod.status, nominated_node_name="n2")
     for what in ("node", "promise") if first == "the node" else ("promise", "node"):
         if what == "node":
             world.add([make_node("n2", cpu="2")])
         else:
-            world.handlers.pods.on_update(pod, msgspec.structs.replace(pod, status=status))
+            world.edits(pod, status={"nominated_node_name": "n2"})
     await settle(world)
     assert world.edge.binds == [("b", "n2")]
 
 
-@in_a_loop
 async def test_while_victims_are_going_nobody_else_is_evicted():
     world = World(nodes=("n1", "n2"))
     full(world, "a")
@@ -156,8 +145,7 @@ async def test_while_victims_are_going_nobody_else_is_evicted():
     )
 
 
-@in_a_loop
-async def test_the_gate_holds_it_until_all_deletions_are_carried_out():
+async def test_a_preemptor_is_gated_until_all_deletions_are_carried_out():
     world = World()
     a, _ = full(world, "a", "b")
     answered = asyncio.get_running_loop().create_future()
@@ -166,8 +154,7 @@ async def test_the_gate_holds_it_until_all_deletions_are_carried_out():
     world.comes("higher", cpu="2", priority=20)
     await settle(world)
     world.handlers.pods.on_delete(a)
-    world.clock.advance(20.0)
-    await settle(world)
+    await settle(world, after=20.0)
     assert world.where("higher") is SubQueue.GATED
     tried = len(world.decisions)
     answered.set_result("")
@@ -176,7 +163,6 @@ async def test_the_gate_holds_it_until_all_deletions_are_carried_out():
     assert len(world.decisions) > tried, "what woke it meanwhile is not forgotten"
 
 
-@in_a_loop
 async def test_an_eviction_that_fails_leaves_the_rest_and_is_tried_again():
     world = World()
     full(world, "a", "b")
@@ -184,13 +170,11 @@ async def test_an_eviction_that_fails_leaves_the_rest_and_is_tried_again():
     world.comes("high", cpu="2", priority=10)
     await settle(world)
     assert len(world.decisions) == 1, "a server that refuses is not asked on end"
-    world.clock.advance(2.0)
-    await settle(world)
+    await settle(world, after=2.0)
     assert len(world.decisions) == 2
     assert len(world.edge.evictions) == 3, "one refused; then both"
 
 
-@in_a_loop
 async def test_evictions_that_are_refused_are_tried_again_less_and_less_often():
     world = World()
     full(world, "a")
@@ -202,7 +186,6 @@ async def test_evictions_that_are_refused_are_tried_again_less_and_less_often():
     assert 7 <= len(world.edge.evictions) <= 10
 
 
-@in_a_loop
 async def test_a_pod_with_a_promise_is_tried_again_when_others_are_gone_from_its_node():
     """One of its victims did not go, and what rejects it now is told of no other."""
     quota = "quota: pod.label team -> by pod.label[team] max cpu 2\n"
@@ -235,7 +218,6 @@ async def test_a_pod_with_a_promise_is_tried_again_when_others_are_gone_from_its
     assert world.assigned("high") == ("n1", True)
 
 
-@in_a_loop
 async def test_a_less_important_promise_is_taken_back():
     world = World()
     full(world, "a")
@@ -260,33 +242,27 @@ async def promised_n1():
     return world, middle
 
 
-@in_a_loop
-async def test_whose_promise_was_taken_back_looks_elsewhere_before_the_server_says_so():
+async def test_a_pod_whose_nomination_was_cleared_looks_elsewhere_before_the_server_confirms_it():
     world, middle = await promised_n1()
-    told = msgspec.structs.replace(middle.status, nominated_node_name="n1")
-    world.handlers.pods.on_update(middle, msgspec.structs.replace(middle, status=told))
+    world.edits(middle, status={"nominated_node_name": "n1"})
     world.comes("high", cpu="2", priority=10)
     await settle(world)
     assert world.edge.nominations == [("middle", "n1"), ("middle", ""), ("high", "n1")]
     world.queue.activate(["uid-default-middle"])
-    world.clock.advance(11.0)
-    await settle(world)
+    await settle(world, after=11.0)
     assert world.edge.nominations[3:] == [("middle", "n2")]
     assert world.edge.evictions == ["a", "b"]
 
 
 @pytest.mark.parametrize("written", [True, False])
-@in_a_loop
-async def test_what_the_server_repeats_late_undoes_no_promise(written):
+async def test_a_late_echo_of_the_server_clears_no_nomination(written):
     world, middle = await promised_n1()
     world.comes("high", cpu="2", priority=10)
     await settle(world)
 
     def hears(node):
         nonlocal middle
-        old, told = middle, msgspec.structs.replace(middle.status, nominated_node_name=node)
-        middle = msgspec.structs.replace(middle, status=told)
-        world.handlers.pods.on_update(old, middle)
+        middle = world.edits(middle, status={"nominated_node_name": node})
         return world.cache.nominations.node_of("uid-default-middle")
 
     if not written:
@@ -295,14 +271,12 @@ async def test_what_the_server_repeats_late_undoes_no_promise(written):
         return
     assert hears("n1") == "", "taken back since"
     world.queue.activate(["uid-default-middle"])
-    world.clock.advance(11.0)
-    await settle(world)
+    await settle(world, after=11.0)
     assert world.edge.nominations[3:] == [("middle", "n2")]
     assert [hears(node) for node in ("", "n2")] == ["n2", "n2"]
     assert [hears(node) for node in ("n1", "")] == ["n1", ""], "somebody else says so"
 
 
-@in_a_loop
 async def test_those_that_are_promised_a_node_are_no_stand_ins_for_others_of_their_class():
     world = World()
     first, _ = full(world, "a", "b")
@@ -316,13 +290,11 @@ async def test_those_that_are_promised_a_node_are_no_stand_ins_for_others_of_the
     assert not any(queued.pod.pod.status.nominated_node_name for queued in world.queue)
     for victim in (first, *[pod_object("b", cpu="1", node="n1")]):
         world.handlers.pods.on_delete(victim)
-        world.clock.advance(20.0)
-        await settle(world)
+        await settle(world, after=20.0)
     assert sorted(name for name in names if world.assigned(name)) == sorted(promised)
 
 
 @pytest.mark.parametrize("left", ["no node", "nobody who preempts"])
-@in_a_loop
 async def test_a_promise_is_taken_back_where_nobody_looks_for_another_way(left):
     every = default_plugins()
     if left == "nobody who preempts":
@@ -337,7 +309,6 @@ async def test_a_promise_is_taken_back_where_nobody_looks_for_another_way(left):
     assert world.edge.nominations == [("high", "")]
 
 
-@in_a_loop
 async def test_a_pod_being_deleted_keeps_its_promise_until_it_is_gone():
     world = World()
     waits = world.comes("waits", cpu="2", priority=5, status={"nominatedNodeName": "n1"})
@@ -346,8 +317,7 @@ async def test_a_pod_being_deleted_keeps_its_promise_until_it_is_gone():
     await settle(world)
     assert world.where("low") is SubQueue.UNSCHEDULABLE
     world.handlers.pods.on_delete(being_deleted(waits))
-    world.clock.advance(2.0)
-    await settle(world)
+    await settle(world, after=2.0)
     assert world.assigned("low") == ("n1", True)
 
 
@@ -360,7 +330,6 @@ async def test_a_pod_being_deleted_keeps_its_promise_until_it_is_gone():
     ],
     ids=["kept", "without room", "less important"],
 )
-@in_a_loop
 async def test_a_node_that_somebody_else_nominated_is_kept_if_it_can_be(
     cpu, priority, binds, nominations
 ):
@@ -373,8 +342,7 @@ async def test_a_node_that_somebody_else_nominated_is_kept_if_it_can_be(
     assert (world.edge.binds, world.edge.nominations) == (binds, nominations)
 
 
-@in_a_loop
-async def test_who_finds_less_to_evict_elsewhere_is_not_held_by_a_nomination():
+async def test_a_nomination_does_not_keep_a_pod_from_a_node_with_fewer_victims():
     world = World(nodes=("n1", "n2"))
     full(world, "a", "b")
     world.handlers.pods.on_add(pod_object("c", cpu="1500m", node="n2"))
@@ -383,8 +351,7 @@ async def test_who_finds_less_to_evict_elsewhere_is_not_held_by_a_nomination():
     assert (world.edge.evictions, world.edge.nominations) == (["c"], [("theirs", "n2")])
 
 
-@in_a_loop
-async def test_who_loses_what_it_was_promised_to_a_more_important_pod_goes_elsewhere():
+async def test_a_pod_that_loses_its_nominated_room_to_a_more_important_one_goes_elsewhere():
     world = World()
     answer = asyncio.get_running_loop().create_future()
     world.edge.bind_answers.append(answer)
@@ -406,7 +373,6 @@ async def test_who_loses_what_it_was_promised_to_a_more_important_pod_goes_elsew
     assert world.assigned("late") is None
 
 
-@in_a_loop
 async def test_equal_pods_that_fit_nowhere_are_worked_out_once():
     world = World()
     asked = []
@@ -447,7 +413,6 @@ def with_plugin(plugin):
     return World(in_tree=(*default_plugins(), Weighted(plugin)))
 
 
-@in_a_loop
 async def test_the_next_pod_sees_what_was_written_on_the_one_before():
     plugin = Prepares(annotations={"card": "0"})
     world = with_plugin(plugin)
@@ -463,7 +428,6 @@ def test_labels_that_stay_are_one_object_for_all_pods():
     assert marked(pod, {"card": "0"}, {}).metadata.labels is pod.metadata.labels
 
 
-@in_a_loop
 async def test_a_wait_is_outside_of_the_slots_and_ends_with_a_change_of_its_kind():
     ready = []
     check = Await(
@@ -484,7 +448,6 @@ async def test_a_wait_is_outside_of_the_slots_and_ends_with_a_change_of_its_kind
     assert world.assigned("p") == ("n1", True)
 
 
-@in_a_loop
 async def test_a_victim_that_is_still_being_prepared_is_not_deleted():
     never = Await("ever", lambda _: Status(unschedulable().code.PENDING), frozenset(), 600.0)
     plugin = Prepares(never)
@@ -495,8 +458,7 @@ async def test_a_victim_that_is_still_being_prepared_is_not_deleted():
     plugin.effects = ()
     world.comes("high", cpu="2", priority=10)
     await settle(world)
-    world.clock.advance(2.0)
-    await settle(world)
+    await settle(world, after=2.0)
     assert world.edge.evictions == []
     assert world.edge.binds == [("high", "n1"), ("low", "small")]
     assert any(event[3].endswith("(in kube-scheduler memory).") for event in world.edge.events)
@@ -505,7 +467,6 @@ async def test_a_victim_that_is_still_being_prepared_is_not_deleted():
 @pytest.mark.parametrize(
     "ends", ["refused", "raises", "timeout", "stopping", "deleted", "bound elsewhere"]
 )
-@in_a_loop
 async def test_whatever_ends_a_wait_takes_back_what_was_reserved(ends):
     said = [Status(unschedulable().code.PENDING)]
     check = Await("it", lambda _: said[0], frozenset({"X"}), 5.0)

@@ -20,7 +20,7 @@ from engine.policy.chain import frameworks_of
 from engine.policy.plugin import Worlds
 from tests.builders import Cache, make_node, make_pod
 from tests.engine.policy.builders import compiled
-from tests.engine.test_app import Process, embedded, run, settings_of
+from tests.engine.test_app import Process, embedded, settings_of
 
 ADDED = {
     "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -320,36 +320,32 @@ def test_a_section_for_no_profile_is_refused():
 # ---- the whole process ---------------------------------------------------------------------------
 
 
-def test_two_profiles_in_one_process(tmp_path):
+async def test_two_profiles_in_one_process(tmp_path):
     """Also: rules that change are of both, and the journal of it replays."""
-
-    async def main():
-        files = {"p.policy": "filter: pod.name contains held -> node.label test=never\n"}
-        profiles = [{"scheduler_name": "berth"}, {"scheduler_name": "narrow"}]
-        own = {"narrow": {"nodeSelector": {"test": "test"}}}
-        base = settings_of(profiles=own)
-        given = Settings.model_validate({**base.model_dump(), "profiles": profiles})
-        async with embedded(files=files) as cluster:
-            with (tmp_path / "journal").open("wb") as journal:
-                made = Process(cluster, given, cluster.kubeconfig(), journal)
-                seen = made.test_nodes
-                assert 0 < len(seen) < 6
-                names = [made.pod(f"n-{number}", scheduler="narrow") for number in range(6)]
-                assert {await made.lands(name) for name in names} <= seen
-                assert await made.lands(made.pod("wide"))
-                made.pod("held-wide")
-                made.pod("held-narrow", scheduler="narrow")
-                await made.until(lambda: made.condition("held-wide"))
-                await made.until(lambda: made.condition("held-narrow"))
-                assert made.condition("held-wide")[2].startswith("0/6 nodes are available")
-                told = made.condition("held-narrow")[2]
-                assert told.startswith(f"0/{len(seen)} nodes are available")
-                made.rules({"p.policy": "filter: node.label test=test\n"})
-                assert await made.lands("held-narrow") in seen
-                assert await made.lands("held-wide") in seen
-                made.stop.set()
-                await asyncio.wait_for(made.task, 5)
-
-    run(main)
+    files = {"p.policy": "filter: pod.name contains held -> node.label test=never\n"}
+    profiles = [{"scheduler_name": "berth"}, {"scheduler_name": "narrow"}]
+    own = {"narrow": {"nodeSelector": {"test": "test"}}}
+    base = settings_of(profiles=own)
+    given = Settings.model_validate({**base.model_dump(), "profiles": profiles})
+    async with embedded(files=files) as cluster:
+        with (tmp_path / "journal").open("wb") as journal:
+            made = Process(cluster, given, cluster.kubeconfig(), journal)
+            seen = made.test_nodes
+            assert 0 < len(seen) < 6
+            names = [made.pod(f"n-{number}", scheduler="narrow") for number in range(6)]
+            assert {await made.lands(name) for name in names} <= seen
+            assert await made.lands(made.pod("wide"))
+            made.pod("held-wide")
+            made.pod("held-narrow", scheduler="narrow")
+            await made.until(lambda: made.condition("held-wide"))
+            await made.until(lambda: made.condition("held-narrow"))
+            assert made.condition("held-wide")[2].startswith("0/6 nodes are available")
+            told = made.condition("held-narrow")[2]
+            assert told.startswith(f"0/{len(seen)} nodes are available")
+            made.rules({"p.policy": "filter: node.label test=test\n"})
+            assert await made.lands("held-narrow") in seen
+            assert await made.lands("held-wide") in seen
+            made.stop.set()
+            await asyncio.wait_for(made.task, 5)
     replayed = CliRunner().invoke(berth_main, ["replay", str(tmp_path / "journal")])
     assert replayed.exit_code == 0, replayed.output

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 
-import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from engine.objects import Condition
-from tests.builders import make_node, pod_object
+from tests.builders import changed, make_node, pod_object
 from tests.effort import examples
 from tests.engine.policy.builders import chain
 from tests.engine.test_quotas import ELASTIC, Quotas
@@ -46,8 +45,7 @@ class Server:
         if pod is None:
             return GONE
         self.binds[effect.pod.uid] += 1
-        spec = msgspec.structs.replace(pod.spec, node_name=effect.node)
-        self.pods[effect.pod.uid] = msgspec.structs.replace(pod, spec=spec)
+        self.pods[effect.pod.uid] = changed(pod, spec={"node_name": effect.node})
         return fault or BOUND
 
     async def resolve(self, effect):
@@ -70,9 +68,11 @@ class Server:
     def ends(self, uid, *conditions):
         """Its deletion was asked for; it goes when its kubelet says so."""
         pod = self.pods[uid]
-        meta = msgspec.structs.replace(pod.metadata, deletion_timestamp="2025-03-01T10:00:00Z")
-        status = msgspec.structs.replace(pod.status, conditions=list(conditions))
-        self.pods[uid] = msgspec.structs.replace(pod, metadata=meta, status=status)
+        self.pods[uid] = changed(
+            pod,
+            metadata={"deletion_timestamp": "2025-03-01T10:00:00Z"},
+            status={"conditions": list(conditions)},
+        )
 
     def watch(self):
         """Tells what is new."""

@@ -17,7 +17,7 @@ from dsl.types import Kind, Level
 from engine.embedded.resources import BY_PLURAL
 from engine.objects import from_builtins
 from engine.objects.ondemand import WORKLOADS
-from tests.engine.test_app import embedded, process, run, settings_of
+from tests.engine.test_app import embedded, process, settings_of
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 KEYS = {"node.taint": "dedicated", "node.condition": "Ready", "score": "seen"} | dict.fromkeys(
@@ -231,24 +231,21 @@ EXPECTED = dict(one.rsplit(" ", 1) for one in re.split(r", |\n", VALUES.strip())
 }
 
 
-def test_every_field_has_its_value_in_a_running_scheduler():
-    async def main():
-        async with embedded(nodes=0, files=FILES) as cluster:
-            pods = furnish(cluster)
-            mine = {"labels": OWNED, "ownerReferences": [OWNER]}
-            pods.make("web-0", {"phase": "Running"}, mine, nodeName="n")
-            async with process(cluster, settings_of()) as berth:
-                await berth.until(lambda: berth.bundles)
-                cluster.delete("pods", "web-0", namespace="d")
-                await berth.until(lambda: not named(cluster, "web-0"))
-                pods.make("web-0", {"phase": "Pending", "nominatedNodeName": "n"}, mine)
-                await berth.until(lambda: named(cluster, "web-0")["spec"].get("nodeName"))
-                written = named(cluster, "web-0")["metadata"]["annotations"]
-        seen = {spec.name: written.get(f"f/n{number}") for number, spec in enumerate(AVAILABLE)}
-        assert not [name for name in ALIVE if not seen.pop(name)]
-        assert seen == EXPECTED
-
-    run(main)
+async def test_every_field_has_its_value_in_a_running_scheduler():
+    async with embedded(nodes=0, files=FILES) as cluster:
+        pods = furnish(cluster)
+        mine = {"labels": OWNED, "ownerReferences": [OWNER]}
+        pods.make("web-0", {"phase": "Running"}, mine, nodeName="n")
+        async with process(cluster, settings_of()) as berth:
+            await berth.until(lambda: berth.bundles)
+            cluster.delete("pods", "web-0", namespace="d")
+            await berth.until(lambda: not named(cluster, "web-0"))
+            pods.make("web-0", {"phase": "Pending", "nominatedNodeName": "n"}, mine)
+            await berth.until(lambda: named(cluster, "web-0")["spec"].get("nodeName"))
+            written = named(cluster, "web-0")["metadata"]["annotations"]
+    seen = {spec.name: written.get(f"f/n{number}") for number, spec in enumerate(AVAILABLE)}
+    assert not [name for name in ALIVE if not seen.pop(name)]
+    assert seen == EXPECTED
 
 
 def named(cluster, name):
@@ -336,22 +333,18 @@ def slots(cluster):
         ),
     ],
 )
-def test_a_change_of_what_is_read_wakes_the_pods_that_it_turned_away(rule, change):
+async def test_a_change_of_what_is_read_wakes_the_pods_that_it_turned_away(rule, change):
     *before, last = rule.splitlines()
     line = last.replace(":", ": pod.name starts with web ->", 1)
     policy = "\n".join([*before, line]) + "\n"
-
-    async def main():
-        async with embedded(nodes=0, files={"r.policy": policy}) as cluster:
-            pods = furnish(cluster)
-            async with process(cluster, settings_of()) as berth:
-                await berth.until(lambda: berth.bundles)
-                pods.make("web-0", None, {"labels": OWNED, "ownerReferences": [OWNER]})
-                await berth.until(lambda: waits(cluster))
-                change(cluster)
-                await berth.until(lambda: named(cluster, "web-0")["spec"].get("nodeName"))
-
-    run(main)
+    async with embedded(nodes=0, files={"r.policy": policy}) as cluster:
+        pods = furnish(cluster)
+        async with process(cluster, settings_of()) as berth:
+            await berth.until(lambda: berth.bundles)
+            pods.make("web-0", None, {"labels": OWNED, "ownerReferences": [OWNER]})
+            await berth.until(lambda: waits(cluster))
+            change(cluster)
+            await berth.until(lambda: named(cluster, "web-0")["spec"].get("nodeName"))
 
 
 def waits(cluster):
@@ -359,39 +352,31 @@ def waits(cluster):
     return any(one["type"] == "PodScheduled" and one["status"] == "False" for one in conditions)
 
 
-def test_who_counts_its_tries_is_tried_again_after_a_pause():
+async def test_who_counts_its_tries_is_tried_again_after_a_pause():
     policy = 'filter: pod.attempts >= 2 message "try {pod.attempts + 1}"\n'
-
-    async def main():
-        async with embedded(nodes=0, files={"r.policy": policy}) as cluster:
-            pods = furnish(cluster)
-            async with process(cluster, settings_of()) as berth:
-                pods.make("web-0")
-                await berth.until(lambda: named(cluster, "web-0")["spec"].get("nodeName"))
-                tried = [name for name, _ in berth.placed if name == "web-0"]
-                assert len(tried) == 3
-
-    run(main)
+    async with embedded(nodes=0, files={"r.policy": policy}) as cluster:
+        pods = furnish(cluster)
+        async with process(cluster, settings_of()) as berth:
+            pods.make("web-0")
+            await berth.until(lambda: named(cluster, "web-0")["spec"].get("nodeName"))
+            tried = [name for name, _ in berth.placed if name == "web-0"]
+            assert len(tried) == 3
 
 
-def test_pods_that_look_at_each_other_in_the_queue_do_not_keep_each_other_awake():
+async def test_pods_that_look_at_each_other_in_the_queue_do_not_keep_each_other_awake():
     policy = "filter: all(queue.pods where it.attempts == 0) and pod.name is nobody\n"
-
-    async def main():
-        async with embedded(nodes=0, files={"r.policy": policy}) as cluster:
-            pods = furnish(cluster)
-            async with process(cluster, settings_of()) as berth:
-                await berth.until(lambda: berth.bundles)
-                for number in range(3):
-                    pods.make(f"web-{number}")
-                await berth.until(lambda: len(berth.placed) >= 4)
-                began, seen = len(berth.placed), asyncio.get_running_loop().time()
-                await asyncio.sleep(2)
-                spent = asyncio.get_running_loop().time() - seen
-                # Four pods, each woken once a second at most.
-                assert len(berth.placed) - began <= 4 * (spent + 1)
-
-    run(main)
+    async with embedded(nodes=0, files={"r.policy": policy}) as cluster:
+        pods = furnish(cluster)
+        async with process(cluster, settings_of()) as berth:
+            await berth.until(lambda: berth.bundles)
+            for number in range(3):
+                pods.make(f"web-{number}")
+            await berth.until(lambda: len(berth.placed) >= 4)
+            began, seen = len(berth.placed), asyncio.get_running_loop().time()
+            await asyncio.sleep(2)
+            spent = asyncio.get_running_loop().time() - seen
+            # Four pods, each woken once a second at most.
+            assert len(berth.placed) - began <= 4 * (spent + 1)
 
 
 @pytest.mark.parametrize(

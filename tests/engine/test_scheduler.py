@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 from collections import Counter, deque
 from datetime import UTC, datetime
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -28,7 +26,7 @@ from engine.queue import SubQueue
 from engine.scheduler import MOST_IN_FLIGHT
 from engine.simulate.lab import Lab
 from engine.telemetry import ATTEMPTS, Count
-from tests.builders import Cache, default_plugins, make_node, make_pod, pod_object
+from tests.builders import Cache, changed, default_plugins, make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.policy.builders import Samples, chain, policies
 
@@ -136,10 +134,20 @@ class World(Lab):
         self.handlers.pods.on_add(pod)
         return pod
 
+    async def turn(self, *, after=0.0):
+        """Works until nothing is to be done, once so many seconds have passed."""
+        self.clock.advance(after)
+        await super().turn()
+
+    def edits(self, pod, **parts):
+        """Somebody changes a pod; what it is then."""
+        new = changed(pod, **parts)
+        self.handlers.pods.on_update(pod, new)
+        return new
+
     def bound(self, pod, node):
         """The watch says so."""
-        spec = msgspec.structs.replace(pod.spec, node_name=node)
-        self.handlers.pods.on_update(pod, msgspec.structs.replace(pod, spec=spec))
+        self.edits(pod, spec={"node_name": node})
 
     def where(self, name="p"):
         queued = self.queue.get(f"uid-default-{name}")
@@ -147,20 +155,6 @@ class World(Lab):
 
     def assigned(self, name="p"):
         return self.cache.assigned().get(f"uid-default-{name}")
-
-
-def in_a_loop(test):
-    """Runs a test that is a coroutine; none may take long."""
-
-    @functools.wraps(test)
-    def run(*args, **kwargs):
-        async def main():
-            async with asyncio.timeout(20):
-                await test(*args, **kwargs)
-
-        asyncio.run(main())
-
-    return run
 
 
 async def until(happened):
@@ -172,7 +166,6 @@ async def until(happened):
     pytest.fail("it never happened")
 
 
-@in_a_loop
 async def test_pods_that_nothing_tells_apart_are_told_of_the_new_reason_of_the_one_that_is_tried():
     made = World()
     taints = [{"key": "k", "effect": "NoSchedule"}]
@@ -192,7 +185,6 @@ async def test_pods_that_nothing_tells_apart_are_told_of_the_new_reason_of_the_o
     assert words[3:] == [], "a taint beside it gives nobody room"
 
 
-@in_a_loop
 async def test_new_rules_that_reject_pods_are_told_to_all_of_them():
     made = World({"p.policy": "filter: node.label a\n"})
     for name in ("a", "b", "c"):
@@ -200,8 +192,7 @@ async def test_new_rules_that_reject_pods_are_told_to_all_of_them():
     await made.turn()
     made.edge.conditions.clear()
     made.scheduler.use(chain({"p.policy": "filter: node.label b\n"}), None)
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     words = {(name, "node.label b" in why) for name, _, why in made.edge.conditions}
     assert words == {("a", True), ("b", True), ("c", True)}
 
@@ -209,7 +200,6 @@ async def test_new_rules_that_reject_pods_are_told_to_all_of_them():
 # ---- outcomes of a binding -----------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_a_pod_is_bound_once_and_the_watch_confirms():
     world = World()
     ended = []
@@ -230,7 +220,6 @@ async def test_a_pod_is_bound_once_and_the_watch_confirms():
     assert len(world.edge.binds) == 1
 
 
-@in_a_loop
 async def test_the_line_of_a_bound_pod_has_a_field_for_each_value(caplog):
     """Or none of them would be a field of the JSON."""
     caplog.set_level(logging.INFO)
@@ -243,7 +232,6 @@ async def test_the_line_of_a_bound_pod_has_a_field_for_each_value(caplog):
 
 
 @pytest.mark.parametrize("answer", [TAKEN, GONE])
-@in_a_loop
 async def test_a_pod_that_is_taken_or_gone_is_dropped(answer):
     world = World()
     world.comes()
@@ -255,7 +243,6 @@ async def test_a_pod_that_is_taken_or_gone_is_dropped(answer):
 
 
 @pytest.mark.parametrize(("answer", "put_off"), [(REFUSED, 0), (PUT_OFF, 1)])
-@in_a_loop
 async def test_a_refused_binding_is_tried_again_after_backoff(answer, put_off):
     world = World()
     world.comes()
@@ -270,8 +257,7 @@ async def test_a_refused_binding_is_tried_again_after_backoff(answer, put_off):
     assert world.telemetry[Count.BINDINGS_PUT_OFF] == put_off
     await world.turn()
     assert len(world.edge.binds) == 1, "not before its backoff is over"
-    world.clock.advance(2.0)
-    await world.turn()
+    await world.turn(after=2.0)
     assert world.edge.binds == [("p", "n1")] * 2
     assert world.assigned() == ("n1", True)
 
@@ -279,7 +265,6 @@ async def test_a_refused_binding_is_tried_again_after_backoff(answer, put_off):
 @pytest.mark.parametrize(
     ("answer", "follows"), [(BOUND, 0), (REFUSED, 1), (TAKEN, 1), (GONE, 1), ("deleted", 1)]
 )
-@in_a_loop
 async def test_pods_rejected_for_want_of_room_wake_when_it_is_given_back(answer, follows):
     world = World()
     first = world.comes("first", cpu="2")
@@ -299,7 +284,6 @@ async def test_pods_rejected_for_want_of_room_wake_when_it_is_given_back(answer,
     assert world.where("second") is (None if follows else SubQueue.UNSCHEDULABLE)
 
 
-@in_a_loop
 async def test_a_pod_in_flight_hears_of_room_that_is_given_back_meanwhile():
     world = World(nodes=("n1", "n2"))
     world.comes("first", cpu="2")
@@ -311,8 +295,7 @@ async def test_a_pod_in_flight_hears_of_room_that_is_given_back_meanwhile():
     answered.set_result(GONE)
     await world.turn()
     assert world.where("second") is SubQueue.BACKOFF
-    world.clock.advance(2.0)
-    await world.turn()
+    await world.turn(after=2.0)
     assert world.assigned("second") is not None
 
 
@@ -328,7 +311,6 @@ async def test_a_pod_in_flight_hears_of_room_that_is_given_back_meanwhile():
         (REFUSED, None, SubQueue.BACKOFF),
     ],
 )
-@in_a_loop
 async def test_an_unknown_outcome_is_asked_for_until_it_is_known(answer, assigned, where):
     world = World()
     world.comes()
@@ -343,7 +325,6 @@ async def test_an_unknown_outcome_is_asked_for_until_it_is_known(answer, assigne
     assert len(world.edge.binds) == 1, "never bound again before it is known"
 
 
-@in_a_loop
 async def test_it_is_asked_at_least_every_five_seconds():
     world = World()
     world.comes()
@@ -353,7 +334,6 @@ async def test_it_is_asked_at_least_every_five_seconds():
     assert world.edge.pauses == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0, 5.0]
 
 
-@in_a_loop
 async def test_while_it_is_unknown_the_pod_counts_on_its_node():
     world = World()
     world.comes("first", cpu="2")
@@ -373,7 +353,6 @@ async def test_while_it_is_unknown_the_pod_counts_on_its_node():
     ("happens", "assigned", "events"),
     [("ours", ("n1", False), 1), ("other", ("n2", False), 0), ("deleted", None, 0)],
 )
-@in_a_loop
 async def test_the_watch_may_know_before_the_server_can_be_asked(happens, assigned, events):
     world = World(nodes=("n1",))
     pod = world.comes()
@@ -398,7 +377,6 @@ async def test_the_watch_may_know_before_the_server_can_be_asked(happens, assign
 # ---- pods and nodes that go ----------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_a_pod_deleted_before_its_turn_is_not_tried():
     world = World()
     world.handlers.pods.on_delete(world.comes())
@@ -407,7 +385,6 @@ async def test_a_pod_deleted_before_its_turn_is_not_tried():
 
 
 @pytest.mark.parametrize("answer", [BOUND, TAKEN, GONE, REFUSED, UNKNOWN])
-@in_a_loop
 async def test_a_pod_deleted_while_it_is_bound_is_gone_whatever_the_answer(answer):
     world = World()
     pod = world.comes()
@@ -421,19 +398,16 @@ async def test_a_pod_deleted_while_it_is_bound_is_gone_whatever_the_answer(answe
     assert not sum(world.queue.counts().values())
 
 
-@in_a_loop
 async def test_a_pod_deleted_while_unschedulable_stays_away():
     world = World()
     pod = world.comes(cpu="99")
     await world.turn()
     assert world.where() is SubQueue.UNSCHEDULABLE
     world.handlers.pods.on_delete(pod)
-    world.clock.advance(1000.0)
-    await world.turn()
+    await world.turn(after=1000.0)
     assert len(world.decisions) == 1
 
 
-@in_a_loop
 async def test_a_pod_that_the_watch_sees_bound_before_the_answer_is_done():
     world = World()
     pod = world.comes()
@@ -448,7 +422,6 @@ async def test_a_pod_that_the_watch_sees_bound_before_the_answer_is_done():
     assert world.edge.conditions == []
 
 
-@in_a_loop
 async def test_nothing_is_bound_to_a_node_that_is_gone():
     world = World()
     world.comes()
@@ -460,15 +433,13 @@ async def test_nothing_is_bound_to_a_node_that_is_gone():
     assert world.edge.conditions == [("p", "SchedulerError", "binding rejected: node n1 is gone")]
 
 
-@in_a_loop
 async def test_pods_that_are_on_a_node_or_being_deleted_are_skipped():
     world = World()
     there = make_pod("there")
     world.cache.assume(there, "n1")
     world.queue.add(there)
     leaving = pod_object("leaving")
-    meta = msgspec.structs.replace(leaving.metadata, deletion_timestamp="2025-03-01T10:00:00Z")
-    leaving = msgspec.structs.replace(leaving, metadata=meta)
+    leaving = changed(leaving, metadata={"deletion_timestamp": "2025-03-01T10:00:00Z"})
     world.queue.add(make_pod_info(leaving))
     await world.turn()
     assert (world.decisions, world.edge.binds) == ([], [])
@@ -483,7 +454,6 @@ TOO_BIG = (
 )
 
 
-@in_a_loop
 async def test_a_pod_that_does_not_fit_waits_and_its_owner_is_told():
     world = World()
     world.comes(cpu="99")
@@ -494,19 +464,16 @@ async def test_a_pod_that_does_not_fit_waits_and_its_owner_is_told():
     assert world.telemetry.value(ATTEMPTS, "unschedulable", "berth") == 1
 
 
-@in_a_loop
 async def test_a_condition_is_withdrawn_before_the_pod_is_bound():
     world = World()
     world.comes(cpu="3")
     await world.turn()
     world.handlers.nodes.on_add(make_node("big", cpu="8"))
-    world.clock.advance(10.0)
-    await world.turn()
+    await world.turn(after=10.0)
     uid = "uid-default-p"
     assert world.edge.calls == [("withdraw", uid), ("bind", uid)]
 
 
-@in_a_loop
 async def test_conditions_that_are_not_written_yet_hold_no_pod_up():
     world = World()
     for number in range(MOST_IN_FLIGHT + 50):
@@ -517,7 +484,6 @@ async def test_conditions_that_are_not_written_yet_hold_no_pod_up():
     assert world.edge.binds == [("small", "n1")]
 
 
-@in_a_loop
 async def test_what_is_told_of_a_pod_is_short_and_has_no_escapes():
     world = World()
     for number in range(3):
@@ -529,7 +495,6 @@ async def test_what_is_told_of_a_pod_is_short_and_has_no_escapes():
     assert {event[3] for event in world.edge.events} == {text}
 
 
-@in_a_loop
 async def test_without_nodes_that_is_said():
     world = World(nodes=())
     world.comes()
@@ -542,7 +507,6 @@ async def test_without_nodes_that_is_said():
     assert world.assigned() == ("n1", True)
 
 
-@in_a_loop
 async def test_the_condition_is_told_of_the_newest_pod():
     world = World()
     pod = world.comes()
@@ -557,7 +521,6 @@ async def test_the_condition_is_told_of_the_newest_pod():
     assert world.where() is SubQueue.BACKOFF
 
 
-@in_a_loop
 async def test_a_fault_of_a_plugin_is_an_error_of_the_pod_alone():
     class Faulty:
         name = "Faulty"
@@ -588,7 +551,6 @@ async def test_a_fault_of_a_plugin_is_an_error_of_the_pod_alone():
 # ---- rules ---------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_without_rules_nothing_is_scheduled():
     world = World(framework=False)
     world.comes()
@@ -603,7 +565,6 @@ ONE = "filter: pod.name contains one -> node.label one=yes\n"
 TWO = "filter: pod.name contains two -> node.label two=yes\n"
 
 
-@in_a_loop
 async def test_new_rules_are_tried_on_the_pods_that_the_old_ones_rejected():
     world = World({"one.policy": ONE, "two.policy": TWO})
     for name in ("one", "two"):
@@ -624,7 +585,6 @@ async def test_new_rules_are_tried_on_the_pods_that_the_old_ones_rejected():
     assert world.decisions[-1].pod.name == "big"
 
 
-@in_a_loop
 async def test_rules_that_change_while_a_pod_is_bound_count_when_it_comes_back():
     world = World({"one.policy": ONE})
     world.comes("x")
@@ -634,8 +594,7 @@ async def test_rules_that_change_while_a_pod_is_bound_count_when_it_comes_back()
     world.scheduler.use(chain({"one.policy": "filter: node.label x=y\n"}), frozenset({"one"}))
     answered.set_result(REFUSED)
     await world.turn()
-    world.clock.advance(2.0)
-    await world.turn()
+    await world.turn(after=2.0)
     assert world.where("x") is SubQueue.UNSCHEDULABLE
     assert world.decisions[-1].bundle != world.decisions[0].bundle
 
@@ -657,7 +616,6 @@ async def running(world):
     return task, stop
 
 
-@in_a_loop
 async def test_run_schedules_what_comes_until_it_is_stopped():
     world = World()
     task, stop = await running(world)
@@ -669,7 +627,6 @@ async def test_run_schedules_what_comes_until_it_is_stopped():
     assert world.scheduler.in_flight == 0
 
 
-@in_a_loop
 async def test_stopping_waits_for_bindings_in_flight():
     world = World()
     answered = asyncio.get_running_loop().create_future()
@@ -685,7 +642,6 @@ async def test_stopping_waits_for_bindings_in_flight():
     assert [event[2] for event in world.edge.events] == ["Scheduled"]
 
 
-@in_a_loop
 async def test_stopping_does_not_wait_for_a_server_that_never_answers(caplog):
     world = World()
     world.edge.bind_answers.append(UNKNOWN)
@@ -699,7 +655,6 @@ async def test_stopping_does_not_wait_for_a_server_that_never_answers(caplog):
     assert 'Binding unknown at exit pod="default/p"' in caplog.text
 
 
-@in_a_loop
 async def test_a_bug_in_a_binding_ends_the_run():
     world = World()
     world.edge.bind_answers.append(RuntimeError("a bug"))
@@ -709,7 +664,6 @@ async def test_a_bug_in_a_binding_ends_the_run():
         await task
 
 
-@in_a_loop
 async def test_a_bug_while_stopping_is_not_lost():
     world = World()
     answered = asyncio.get_running_loop().create_future()
@@ -722,7 +676,6 @@ async def test_a_bug_while_stopping_is_not_lost():
         await task
 
 
-@in_a_loop
 async def test_no_more_bindings_are_in_flight_than_the_bound():
     world = World(nodes=())
     world.handlers.nodes.on_add(make_node("huge", cpu="1000", memory="1Ti", pods="9999"))
@@ -750,7 +703,6 @@ async def test_no_more_bindings_are_in_flight_than_the_bound():
     assert len(world.cache.assigned()) == len(answers)
 
 
-@in_a_loop
 async def test_work_in_the_background_is_done_before_pods_and_when_it_is_due():
     class Work:
         due = None
@@ -777,26 +729,21 @@ async def test_work_in_the_background_is_done_before_pods_and_when_it_is_due():
     await task
 
 
-@in_a_loop
 async def test_the_minute_wakes_pods_that_rules_about_time_rejected():
     world = World({"night.policy": "filter: time.minute in 2..59\n"})
     world.comes()
     world.comes("big", cpu="99")
     await world.turn()
     assert world.where() is SubQueue.UNSCHEDULABLE
-    world.clock.advance(59.0)
-    await world.turn()
+    await world.turn(after=59.0)
     assert len(world.decisions) == 2
-    world.clock.advance(1.0)
-    await world.turn()
+    await world.turn(after=1.0)
     assert [d.pod.name for d in world.decisions[2:]] == ["p"]
-    world.clock.advance(60.0)
-    await world.turn()
+    await world.turn(after=60.0)
     assert world.assigned() == ("n1", True)
     assert world.where("big") is SubQueue.UNSCHEDULABLE
 
 
-@in_a_loop
 async def test_a_gate_holds_its_limit_when_it_opens_for_many():
     """And pods whose bindings are on the way count as placed just now."""
     two = "count(cluster.pods where it.label j=x and now - it.scheduled_at < 1m) < 2"
@@ -810,20 +757,16 @@ async def test_a_gate_holds_its_limit_when_it_opens_for_many():
     for number, pod in enumerate(pods[:2]):
         at = datetime.fromtimestamp(world.clock.time(), UTC).isoformat()
         said = Condition(type="PodScheduled", status="True", last_transition_time=at)
-        spec = msgspec.structs.replace(pod.spec, node_name="n1")
-        status = msgspec.structs.replace(pod.status, conditions=[said])
         world.clock.advance(number * 20.0)
-        world.handlers.pods.on_update(pod, msgspec.structs.replace(pod, spec=spec, status=status))
+        world.edits(pod, spec={"node_name": "n1"}, status={"conditions": [said]})
     for seconds, bound in ((30.0, 2), (11.0, 4), (40.0, 4), (25.0, 5)):
-        world.clock.advance(seconds)
-        await world.turn()
+        await world.turn(after=seconds)
         assert len(world.edge.binds) == bound, (seconds, bound)
 
 
 def created_now(thing, clock):
     at = datetime.fromtimestamp(clock.time(), UTC).isoformat()
-    metadata = msgspec.structs.replace(thing.metadata, creation_timestamp=at)
-    return msgspec.structs.replace(thing, metadata=metadata)
+    return changed(thing, metadata={"creation_timestamp": at})
 
 
 TURNS = {
@@ -837,7 +780,6 @@ TURNS = {
 
 
 @pytest.mark.parametrize("text", TURNS)
-@in_a_loop
 async def test_a_comparison_with_now_wakes_its_pods_at_the_instant_it_turns(text):
     seconds, tried = TURNS[text]
     world = World({"age.policy": text})
@@ -854,13 +796,10 @@ async def test_a_comparison_with_now_wakes_its_pods_at_the_instant_it_turns(text
     asked = world.clock.monotonic() + seconds
     assert world.queue.next_deadline() == pytest.approx(asked, abs=0.01)
     for _ in range(int(seconds) // 10):
-        world.clock.advance(10.0)
-        await world.turn()
-    world.clock.advance(asked - world.clock.monotonic() - 0.01)
-    await world.turn()
+        await world.turn(after=10.0)
+    await world.turn(after=asked - world.clock.monotonic() - 0.01)
     assert len(world.decisions) == tried, "nobody asks before, not even at full minutes"
-    world.clock.advance(0.02)
-    await world.turn()
+    await world.turn(after=0.02)
     assert world.assigned() == ("n1", True)
     assert len(world.decisions) == tried + 1
 
@@ -868,7 +807,6 @@ async def test_a_comparison_with_now_wakes_its_pods_at_the_instant_it_turns(text
 LOAD = {"load.policy": "filter: (load ?? 0) < 8\n"}
 
 
-@in_a_loop
 async def test_new_samples_wake_pods_that_rules_about_metrics_rejected():
     world = World(LOAD)
     world.samples.put("load", {"n1": 9.0})
@@ -876,23 +814,20 @@ async def test_new_samples_wake_pods_that_rules_about_metrics_rejected():
     world.comes("big", cpu="99")
     await world.turn()
     world.samples.put("load", {"n1": 1.0})
-    world.clock.advance(2.0)
-    await world.turn()
+    await world.turn(after=2.0)
     assert len(world.decisions) == 2, "nobody said that samples came"
     world.scheduler.signals_came()
     await world.turn()
     assert [d.node for d in world.decisions] == [None, None, "n1"]
 
 
-@in_a_loop
 async def test_a_sample_that_turns_stale_wakes_them_within_a_minute():
     world = World(LOAD)
     world.samples.put("load", {"n1": 9.0})
     world.comes()
     await world.turn()
     world.samples.put("load", {})  # what a store shows once the sample is too old
-    world.clock.advance(60.0)
-    await world.turn()
+    await world.turn(after=60.0)
     assert world.assigned() == ("n1", True)
 
 
@@ -931,8 +866,7 @@ class FakeServer:
 
     def put_on(self, uid, node):
         pod = self.pods[uid]
-        spec = msgspec.structs.replace(pod.spec, node_name=node)
-        self.pods[uid] = msgspec.structs.replace(pod, spec=spec)
+        self.pods[uid] = changed(pod, spec={"node_name": node})
         self.bound[uid] += 1
         self.tell("pods", pod, self.pods[uid])
 
@@ -1077,7 +1011,6 @@ def test_no_pod_is_lost_or_bound_twice(script, fates):
 GATE = {"g.policy": 'gate: pod.label ok=yes message "ask {pod.namespace} for ok=yes"\n'}
 
 
-@in_a_loop
 async def test_a_pod_that_a_gate_holds_is_told_so_once():
     world = World(GATE)
     pod = world.comes()
@@ -1086,14 +1019,12 @@ async def test_a_pod_that_a_gate_holds_is_told_so_once():
     words = "ask default for ok=yes (g.policy:1)"
     assert world.edge.events == [("p", "Normal", "SchedulingGated", words)]
     assert world.edge.conditions == [("p", "SchedulingGated", words)]
-    changed = msgspec.structs.replace(pod.metadata, labels={"ok": "no"})
-    world.handlers.pods.on_update(pod, msgspec.structs.replace(pod, metadata=changed))
+    world.edits(pod, metadata={"labels": {"ok": "no"}})
     await world.turn()
     assert world.where() is SubQueue.GATED
     assert len(world.edge.events) == len(world.edge.conditions) == 1
 
 
-@in_a_loop
 async def test_a_pod_held_by_its_own_gates_is_left_to_the_api_server():
     world = World(GATE)
     world.comes(spec={"schedulingGates": [{"name": "mine"}]})
@@ -1102,33 +1033,30 @@ async def test_a_pod_held_by_its_own_gates_is_left_to_the_api_server():
     assert (world.edge.events, world.edge.conditions) == ([], [])
 
 
-def test_of_many_pods_that_fit_nowhere_one_is_tried_when_room_is_made():
-    async def run():
-        world = World(nodes=("n1", "n2"))
-        taken = pod_object("taken", cpu="2", node="n1")
-        world.handlers.pods.on_add(taken)
-        for i in range(30):
-            world.comes(f"big{i:02}", cpu="2", labels={"n": str(i)})
+async def test_of_many_pods_that_fit_nowhere_one_is_tried_when_room_is_made():
+    world = World(nodes=("n1", "n2"))
+    taken = pod_object("taken", cpu="2", node="n1")
+    world.handlers.pods.on_add(taken)
+    for i in range(30):
+        world.comes(f"big{i:02}", cpu="2", labels={"n": str(i)})
+    await world.turn()
+    assert len(world.edge.binds) == 1
+    world.clock.advance(60)
+    small = pod_object("small", cpu="1m", node="n2")
+    world.handlers.pods.on_add(small)
+    await world.turn()
+    before = len(world.decisions)
+    for _ in range(3):  # no room: one says so for all
+        world.handlers.pods.on_delete(small)
         await world.turn()
-        assert len(world.edge.binds) == 1
         world.clock.advance(60)
-        small = pod_object("small", cpu="1m", node="n2")
         world.handlers.pods.on_add(small)
-        await world.turn()
-        before = len(world.decisions)
-        for _ in range(3):  # no room: one says so for all
-            world.handlers.pods.on_delete(small)
-            await world.turn()
-            world.clock.advance(60)
-            world.handlers.pods.on_add(small)
-        assert len(world.decisions) - before == 3
-        world.handlers.pods.on_delete(taken)
-        await world.turn()
-        assert len(world.edge.binds) == 2
-        assert len(world.decisions) - before == 5
-        assert world.queue.counts()[SubQueue.UNSCHEDULABLE] == 28
-
-    asyncio.run(run())
+    assert len(world.decisions) - before == 3
+    world.handlers.pods.on_delete(taken)
+    await world.turn()
+    assert len(world.edge.binds) == 2
+    assert len(world.decisions) - before == 5
+    assert world.queue.counts()[SubQueue.UNSCHEDULABLE] == 28
 
 
 # ---- a plugin that answers Pending ---------------------------------------------------------------
@@ -1164,7 +1092,6 @@ class NotYet:
 @pytest.mark.parametrize(
     ("code", "then"), [(Code.PENDING, SubQueue.ACTIVE), (Code.UNSCHEDULABLE, SubQueue.BACKOFF)]
 )
-@in_a_loop
 async def test_who_is_pending_is_tried_without_a_backoff_when_what_it_waits_for_comes(
     point, code, then
 ):

@@ -3,13 +3,11 @@ wakes the pods that they rejected or held, through queue, cache and scheduler.""
 
 from __future__ import annotations
 
-import msgspec
-
 from engine.objects import Namespace, from_builtins
 from engine.queue import SubQueue
-from tests.builders import make_node, pod_object
+from tests.builders import changed, make_node, pod_object
 from tests.engine.policy.builders import policies
-from tests.engine.test_scheduler import World, in_a_loop
+from tests.engine.test_scheduler import World
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -24,11 +22,9 @@ def namespace(name, tenant):
 
 async def later(world):
     """After any backoff."""
-    world.clock.advance(30.0)
-    await world.turn()
+    await world.turn(after=30.0)
 
 
-@in_a_loop
 async def test_a_pod_wakes_when_another_node_of_the_zone_is_there():
     rule = "filter: count(zone.nodes where not node.unschedulable) >= 2\n"
     world = World({"z.policy": rule}, nodes=())
@@ -54,7 +50,6 @@ async def test_a_pod_wakes_when_another_node_of_the_zone_is_there():
     assert world.where("q") is SubQueue.UNSCHEDULABLE
 
 
-@in_a_loop
 async def test_a_pod_wakes_when_the_namespace_of_another_pod_changes():
     rule = "filter: all(node.pods where it.namespace.label[tenant] == namespace.label[tenant])\n"
     world = World({"t.policy": rule})
@@ -74,7 +69,6 @@ async def test_a_pod_wakes_when_the_namespace_of_another_pod_changes():
     assert world.assigned() == ("n1", True)
 
 
-@in_a_loop
 async def test_a_gate_over_different_jobs_opens_when_one_of_them_is_done():
     others = "cluster.pods where it.label[job] != pod.label[job]"
     rule = f"gate: distinct(it.label[job] over {others}) < 2\n"
@@ -93,7 +87,6 @@ async def test_a_gate_over_different_jobs_opens_when_one_of_them_is_done():
     pods.on_delete(running[0])
     await later(world)
     assert world.where("c") is SubQueue.GATED
-    done = msgspec.structs.replace(running[2].status, phase="Succeeded")
-    pods.on_update(running[2], msgspec.structs.replace(running[2], status=done))
+    pods.on_update(running[2], changed(running[2], status={"phase": "Succeeded"}))
     await later(world)
     assert world.assigned("c") == ("n1", True)

@@ -30,7 +30,7 @@ from tests.engine.test_extenders import document, meta, until_io
 from tests.engine.test_extenders import settle as settle_extended
 from tests.engine.test_extenders import world as extended
 from tests.engine.test_preemption import being_deleted, settle
-from tests.engine.test_scheduler import World, in_a_loop
+from tests.engine.test_scheduler import World
 
 MANY = 60
 
@@ -93,7 +93,6 @@ async def at_rest(made):
         await settle(made)
 
 
-@in_a_loop
 async def test_a_slice_is_bounded_and_others_get_their_nodes_between_two():
     counting = Counting()
     made = full(in_tree=(*default_plugins(), Weighted(counting)))
@@ -115,7 +114,6 @@ async def test_a_slice_is_bounded_and_others_get_their_nodes_between_two():
     assert len([one for one in made.decisions if one.pod.name == "high"]) == 1
 
 
-@in_a_loop
 async def test_who_is_more_important_comes_first():
     made = full()
     made.comes("later", **{**HIGH, "priority": 5})
@@ -126,7 +124,6 @@ async def test_who_is_more_important_comes_first():
     assert len(made.edge.evictions) == 4
 
 
-@in_a_loop
 async def test_one_searches_for_all_of_its_class():
     counting, (first, *rest) = Counting(), default_plugins()
     made = World(nodes=(), in_tree=(first, Weighted(counting), *rest))
@@ -193,7 +190,6 @@ def promised(made):
 
 @pytest.mark.parametrize("change", [goes, room, taken, cordoned, node_goes, promised])
 @pytest.mark.parametrize("slices", [1, 6])
-@in_a_loop
 async def test_what_was_found_holds_when_it_ends(change, slices):
     made = full()
     made.comes("high", **HIGH)
@@ -206,7 +202,6 @@ async def test_what_was_found_holds_when_it_ends(change, slices):
 
 
 @pytest.mark.parametrize("how", ["deleted", "going", "bound"])
-@in_a_loop
 async def test_a_pod_that_is_gone_evicts_nobody(how):
     made = full()
     pod = made.comes("high", **HIGH)
@@ -223,7 +218,6 @@ async def test_a_pod_that_is_gone_evicts_nobody(how):
     assert made.scheduler.idle()
 
 
-@in_a_loop
 async def test_who_does_not_lead_looks_for_nobody():
     made = full()
     made.comes("high", **HIGH)
@@ -236,7 +230,6 @@ async def test_who_does_not_lead_looks_for_nobody():
     assert len(made.edge.evictions) == 2
 
 
-@in_a_loop
 async def test_a_scheduler_that_stops_evicts_nobody():
     made = full()
     made.comes("high", **HIGH)
@@ -251,7 +244,6 @@ async def test_a_scheduler_that_stops_evicts_nobody():
     ("rule", "victims"),
     [("preempt: never\n", 0), ("preempt: victims where it.name contains '2' limit 5\n", 2)],
 )
-@in_a_loop
 async def test_under_new_rules_it_begins_anew(rule, victims):
     made = full()
     made.comes("high", **HIGH)
@@ -266,7 +258,6 @@ async def test_under_new_rules_it_begins_anew(rule, victims):
 @pytest.mark.parametrize(
     "rule", ["gate: pod.label ok\n", "gang: pod.name is high -> by pod.name min 2\n"]
 )
-@in_a_loop
 async def test_new_rules_that_hold_a_pod_back_hold_it_between_two_slices(rule, lane):
     async with FakeExtender(preempt={}) as fake:
         others = {} if lane else {"managedResources": [{"name": "not/its"}]}
@@ -286,7 +277,6 @@ async def test_new_rules_that_hold_a_pod_back_hold_it_between_two_slices(rule, l
     assert made.where("high") in (SubQueue.GATED, SubQueue.UNSCHEDULABLE, SubQueue.BACKOFF)
 
 
-@in_a_loop
 async def test_the_lane_of_extenders_decides_nothing_once_another_replica_leads():
     async with FakeExtender(preempt=meta(n3=["uid-default-x3", "uid-default-y3"])) as fake:
         made, slices = full(extended(document(fake.url, preemptVerb="preempt"), nodes=())), []
@@ -314,7 +304,6 @@ class Ticking(ManualClock):
 
 
 @pytest.mark.parametrize("gone", [False, True])
-@in_a_loop
 async def test_a_gang_looks_for_victims_in_slices_too(gone):
     counting = Counting()
     in_tree = (*default_plugins(), Weighted(counting))
@@ -335,7 +324,6 @@ async def test_a_gang_looks_for_victims_in_slices_too(gone):
 
 
 @pytest.mark.parametrize("holds", [True, False])
-@in_a_loop
 async def test_extenders_are_told_of_victims_found_in_slices(holds):
     agreed = meta(n3=["uid-default-x3", "uid-default-y3"])
     async with FakeExtender(preempt=agreed) as fake:
@@ -373,7 +361,6 @@ def replayed(out, path):
     return report.decisions, report.differences
 
 
-@in_a_loop
 async def test_a_journal_has_every_slice(tmp_path):
     made, out = recorded()
     stays = low("stays7", "n7", priority=20, cpu="0")
@@ -390,7 +377,6 @@ async def test_a_journal_has_every_slice(tmp_path):
 
 
 @pytest.mark.parametrize("nodes", [MANY, 4])
-@in_a_loop
 async def test_a_journal_takes_a_search_that_came_to_nothing_for_none(tmp_path, nodes):
     made, out = recorded()
     pod = made.comes("high", **HIGH)

@@ -8,7 +8,6 @@ import io
 import json
 from itertools import count
 
-import msgspec
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -32,7 +31,7 @@ from engine.signals.samples import Series
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab
 from engine.watches.watcher import signal_spec
-from tests.builders import make_node, make_pod, pod_object
+from tests.builders import changed, make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.policy.builders import NOW, compiler
 
@@ -548,8 +547,7 @@ def acted(tmp_path):
         held = pod_object("held", labels={"held": "yes"})
         lab.add([held, pod_object("dry", labels={"dry": "yes"}), pod_object("plain")])
         await lab.turn()
-        meta = msgspec.structs.replace(held.metadata, annotations={"go": "yes"})
-        lab.handlers.pods.on_update(held, msgspec.structs.replace(held, metadata=meta))
+        lab.handlers.pods.on_update(held, changed(held, metadata={"annotations": {"go": "yes"}}))
         lab.add([pod_object(name) for name in ("two", "three", "four")])
         for _ in range(9):
             await lab.turn()

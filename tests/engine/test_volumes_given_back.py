@@ -10,7 +10,7 @@ from engine.objects.storage import StorageClass
 from engine.queue import SubQueue
 from tests.builders import pod_object
 from tests.engine.plugins.volumes.builders import claim, put, volume
-from tests.engine.test_scheduler import World, in_a_loop, until
+from tests.engine.test_scheduler import World, until
 
 
 def with_claim(world, name, **labels):
@@ -21,7 +21,6 @@ def with_claim(world, name, **labels):
 
 
 @pytest.mark.parametrize("how", ["refused", "deleted", "not patched", "deleted and not patched"])
-@in_a_loop
 async def test_who_found_no_volume_is_tried_when_one_is_given_back(how):
     held = "permit: pod.label hold -> wait 5s until count(node.pods) > 9, then reject\n"
     world = World({"p.policy": held})

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from engine.queue import SubQueue
-from tests.builders import make_node, pod_object
+from tests.builders import changed, make_node, pod_object
 from tests.effort import examples
 from tests.engine.policy.builders import chain
 from tests.engine.test_preemption import being_deleted
@@ -73,8 +72,7 @@ class Waiting(RuleBasedStateMachine):
     @rule(which=st.integers(0, 9), go=st.sampled_from(["yes", "no"]))
     def is_annotated(self, which, go):
         name = self.some(which)
-        meta = msgspec.structs.replace(self.pods[name].metadata, annotations={"go": go})
-        self.replaced(name, msgspec.structs.replace(self.pods[name], metadata=meta))
+        self.replaced(name, changed(self.pods[name], metadata={"annotations": {"go": go}}))
         self.turn()
 
     @precondition(lambda self: self.pods)
@@ -97,8 +95,7 @@ class Waiting(RuleBasedStateMachine):
             self.turn()
 
     def is_on(self, name, node):
-        spec = msgspec.structs.replace(self.pods[name].spec, node_name=node)
-        self.replaced(name, msgspec.structs.replace(self.pods[name], spec=spec))
+        self.replaced(name, changed(self.pods[name], spec={"node_name": node}))
 
     @rule(seconds=st.sampled_from([1.0, 6.0, 40.0, 400.0]))
     def time_passes(self, seconds):

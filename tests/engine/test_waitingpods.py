@@ -19,10 +19,10 @@ from engine.objects.workloads import PodGroup
 from engine.queue import SubQueue
 from engine.telemetry import PERMIT_SECONDS, Count
 from engine.waitingpods import MOST_SECONDS, MOST_WAITING, TESTS_A_SLICE
-from tests.builders import default_plugins, make_node, make_pod
+from tests.builders import changed, default_plugins, make_node, pod_object
 from tests.engine.policy.builders import chain
 from tests.engine.test_preemption import being_deleted
-from tests.engine.test_scheduler import World, in_a_loop, until
+from tests.engine.test_scheduler import World, until
 
 GO = 'permit: pod.label held -> wait 60s until pod.annotation go=yes message "nobody said go"\n'
 REFUSED = "node n1 was chosen and refused: "
@@ -39,11 +39,6 @@ async def held(made, name="p", **how):
     return pod
 
 
-def annotated(pod, **annotations):
-    meta = msgspec.structs.replace(pod.metadata, annotations=annotations)
-    return msgspec.structs.replace(pod, metadata=meta)
-
-
 def told(made, reason):
     return [note for _, _, each, note in made.edge.events if each == reason]
 
@@ -51,7 +46,6 @@ def told(made, reason):
 # ---- by a policy ---------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_a_pod_waits_on_its_node_until_what_it_waits_for_is_so():
     made = world()
     pod = await held(made, cpu="1500m")
@@ -67,26 +61,23 @@ async def test_a_pod_waits_on_its_node_until_what_it_waits_for_is_so():
     made.comes("other", cpu="1")
     await made.turn()
     assert made.where("other") is SubQueue.UNSCHEDULABLE, "there is no room beside it"
-    made.handlers.pods.on_update(pod, annotated(pod, go="yes"))
+    made.edits(pod, metadata={"annotations": {"go": "yes"}})
     await made.turn()
     assert made.edge.binds == [("p", "n1")]
     assert (len(made.scheduler.waiting_pods), made.snapshot().waiting) == (0, {})
 
 
-@in_a_loop
 async def test_one_that_somebody_else_binds_elsewhere_leaves_its_room_to_others():
     made = world()
     pod = await held(made, cpu="2")
     made.comes("other", cpu="1")
     await made.turn()
     made.bound(pod, "n2")
-    made.clock.advance(2.0)
-    await made.turn()
+    await made.turn(after=2.0)
     assert made.edge.binds == [("other", "n1")]
 
 
 @pytest.mark.parametrize("rule", [GO, "permit: wait 1h until node.label ready=yes\n"])
-@in_a_loop
 async def test_what_lets_a_pod_go_wakes_a_loop_that_sleeps(rule):
     made = world(rule)
     stop = asyncio.Event()
@@ -98,13 +89,12 @@ async def test_what_lets_a_pod_go_wakes_a_loop_that_sleeps(rule):
     made.handlers.nodes.on_update(
         make_node("n1", cpu="2"), make_node("n1", cpu="2", labels={"ready": "yes"})
     )
-    made.handlers.pods.on_update(pod, annotated(pod, go="yes"))
+    made.edits(pod, metadata={"annotations": {"go": "yes"}})
     await until(lambda: made.edge.binds)
     stop.set()
     await running
 
 
-@in_a_loop
 async def test_who_waits_is_known_to_plugins_and_can_be_listed():
     made = world()
     await held(made)
@@ -116,17 +106,14 @@ async def test_who_waits_is_known_to_plugins_and_can_be_listed():
 
 
 @pytest.mark.parametrize(("then", "binds"), [("", []), (", then allow", [("p", "n1")])])
-@in_a_loop
 async def test_when_the_time_is_up_the_rule_says_what_follows(then, binds):
     rule = f"permit: wait 60s until pod.annotation go=yes{then}"
     made = world(f"{rule}\n")
     await held(made)
-    made.clock.advance(59.0)
-    await made.turn()
+    await made.turn(after=59.0)
     assert made.where() is SubQueue.WAITING
     assert made.scheduler.waiting_pods.due == 60.0
-    made.clock.advance(1.0)
-    await made.turn()
+    await made.turn(after=1.0)
     result = "Success" if binds else "UnschedulableAndUnresolvable"
     assert made.telemetry.value(PERMIT_SECONDS, result) == 1
     assert made.edge.binds == binds
@@ -134,23 +121,17 @@ async def test_when_the_time_is_up_the_rule_says_what_follows(then, binds):
     assert (made.assigned() is None) == (not binds)
 
 
-@in_a_loop
 async def test_a_rule_about_the_clock_turns_at_its_instant():
     made = world("permit: wait 1h until now - pod.created > 90s\n")
     created = "2025-03-01T09:59:00Z"  # a minute ago
-    pod = msgspec.structs.replace(
-        made_pod := make_pod("p").pod,
-        metadata=msgspec.structs.replace(made_pod.metadata, creation_timestamp=created),
-    )
+    pod = changed(pod_object("p"), metadata={"creation_timestamp": created})
     made.handlers.pods.on_add(pod)
     await made.turn()
     assert 30.0 <= made.scheduler.waiting_pods.due <= 30.1
-    made.clock.advance(30.1)
-    await made.turn()
+    await made.turn(after=30.1)
     assert made.edge.binds == [("p", "n1")]
 
 
-@in_a_loop
 async def test_another_pod_that_gets_a_node_is_what_some_wait_for():
     made = world(
         "permit: pod.label held -> wait 60s until count(cluster.pods where it.label held) >= 2\n"
@@ -161,7 +142,6 @@ async def test_another_pod_that_gets_a_node_is_what_some_wait_for():
     assert sorted(made.edge.binds) == [("a", "n1"), ("b", "n1")]
 
 
-@in_a_loop
 async def test_members_of_a_group_wait_for_each_other_by_a_rule():
     made = world(
         "permit: group.name is present -> wait 60s until group.reserved >= group.min_member"
@@ -192,7 +172,6 @@ async def test_members_of_a_group_wait_for_each_other_by_a_rule():
         ({"p.policy": GO.replace("60s", "2m")}, 0),
     ],
 )
-@in_a_loop
 async def test_new_rules_are_asked_at_once_and_rules_that_are_gone_hold_nobody(files, binds):
     made = world()
     await held(made)
@@ -205,26 +184,22 @@ async def test_new_rules_are_asked_at_once_and_rules_that_are_gone_hold_nobody(f
         assert waits.due == 120.0, "since it came, not since the edit"
 
 
-@in_a_loop
 async def test_a_pod_that_is_deleted_while_it_waits_gives_its_place_back():
     made = world()
     pod = await held(made, cpu="2")
     made.comes("next", cpu="2")
     await made.turn()
     made.handlers.pods.on_update(pod, being_deleted(pod))
-    made.clock.advance(2.0)
-    await made.turn()
+    await made.turn(after=2.0)
     assert made.edge.binds == [("next", "n1")]
     assert (len(made.scheduler.waiting_pods), made.snapshot().waiting) == (0, {})
-    made.clock.advance(100.0)
-    await made.turn()
+    await made.turn(after=100.0)
     assert told(made, "FailedScheduling") == [
         "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: "
         "1 No preemption victims found for incoming pod."
     ], "nothing is said of the one that is gone"
 
 
-@in_a_loop
 async def test_a_pod_that_somebody_else_binds_is_let_go_of():
     made = world()
     pod = await held(made)
@@ -235,7 +210,6 @@ async def test_a_pod_that_somebody_else_binds_is_let_go_of():
 
 
 @pytest.mark.parametrize("again", [False, True])
-@in_a_loop
 async def test_a_node_that_goes_takes_the_wait_with_it(again):
     made = world()
     await held(made)
@@ -244,25 +218,21 @@ async def test_a_node_that_goes_takes_the_wait_with_it(again):
         made.handlers.nodes.on_add(make_node("n1", cpu="2", unschedulable=True))
     await made.turn()
     assert told(made, "FailedScheduling")[0] == f"{REFUSED}the node is gone"
-    made.clock.advance(20.0)
-    await made.turn()
+    await made.turn(after=20.0)
     assert made.assigned() is None
 
 
-@in_a_loop
 async def test_a_more_important_pod_takes_the_place_and_nobody_is_deleted():
     made = world()
     await held(made, cpu="2")
     made.comes("high", cpu="2", priority=10)
     await made.turn()
-    made.clock.advance(2.0)
-    await made.turn()
+    await made.turn(after=2.0)
     assert made.edge.binds == [("high", "n1")]
     assert made.edge.evictions == []
     assert f"{REFUSED}preempted by default/high" in told(made, "FailedScheduling")
 
 
-@in_a_loop
 async def test_a_storm_of_events_is_taken_in_slices():
     made = world("permit: wait 60s until node.label go=yes\n", nodes=())
     made.handlers.nodes.on_add(_node("n1"))
@@ -286,7 +256,6 @@ def _node(name, **how):
     return make_node(name, cpu="32", **how)
 
 
-@in_a_loop
 async def test_of_too_many_that_wait_the_last_are_tried_again_later(monkeypatch):
     monkeypatch.setattr("engine.waitingpods.MOST_WAITING", 1)
     made = world()
@@ -299,18 +268,16 @@ async def test_of_too_many_that_wait_the_last_are_tried_again_later(monkeypatch)
     assert MOST_WAITING == 5_000
 
 
-@in_a_loop
 async def test_the_time_of_who_waits_no_longer_is_forgotten(monkeypatch):
     monkeypatch.setattr("engine.waitingpods.SPARE_TIMERS", 3)
     made = world("permit: wait 20h until pod.annotation go=yes\n")
     for number in range(9):
         pod = await held(made, f"p{number}")
-        made.handlers.pods.on_update(pod, annotated(pod, go="yes"))
+        made.edits(pod, metadata={"annotations": {"go": "yes"}})
         await made.turn()
     await held(made, "last")
     assert len(made.scheduler.waiting_pods._timers) <= 6
-    made.clock.advance(20 * 3600.0)
-    await made.turn()
+    await made.turn(after=20 * 3600.0)
     assert made.where("last") is not SubQueue.WAITING
 
 
@@ -357,7 +324,6 @@ def pairs(**how):
     return made
 
 
-@in_a_loop
 async def test_a_plugin_lets_others_go_with_the_one_that_it_is_asked_about():
     made = pairs()
     made.comes("a")
@@ -368,7 +334,6 @@ async def test_a_plugin_lets_others_go_with_the_one_that_it_is_asked_about():
     assert sorted(made.edge.binds) == [("a", "n1"), ("b", "n1")]
 
 
-@in_a_loop
 async def test_a_plugin_rejects_others_with_the_one_that_it_is_asked_about():
     made = pairs()
     made.comes("a")
@@ -380,7 +345,6 @@ async def test_a_plugin_rejects_others_with_the_one_that_it_is_asked_about():
     assert made.assigned("a") is made.assigned("stop") is None
 
 
-@in_a_loop
 async def test_who_says_wait_when_the_time_is_up_has_rejected_and_reservations_are_undone():
     made = pairs(timeout=7.5)
     undone = []
@@ -388,13 +352,11 @@ async def test_who_says_wait_when_the_time_is_up_has_rejected_and_reservations_a
     made.cache.restore_object = lambda *args: undone.append(args[1]) or restore(*args)
     made.comes("a")
     await made.turn()
-    made.clock.advance(7.5)
-    await made.turn()
+    await made.turn(after=7.5)
     assert told(made, "FailedScheduling") == [f"{REFUSED}timed out after 8 s: alone"]
     assert undone == ["a"]
 
 
-@in_a_loop
 async def test_a_plugin_that_raises_while_a_pod_waits_takes_it_back():
     made = world(GO)
     await held(made)
@@ -412,7 +374,6 @@ async def test_a_plugin_that_raises_while_a_pod_waits_takes_it_back():
     assert "ZeroDivisionError: no" in said
 
 
-@in_a_loop
 async def test_nobody_is_bound_who_waits_when_the_process_stops():
     made = world()
     await held(made)

@@ -32,7 +32,7 @@ from engine.watches.objects import ObjectSource, struct_of
 from engine.watches.usage import UsageSource
 from engine.watches.watcher import signal_spec
 from tests.builders import Cache, make_node, make_pod
-from tests.engine.test_app import Process, embedded, process, run, settings_of
+from tests.engine.test_app import Process, embedded, process, settings_of
 from tests.engine.test_reads import OWNED, OWNER, furnish, named
 
 # ---- what a bundle needs -------------------------------------------------------------------------
@@ -418,66 +418,58 @@ def test_a_predecessor_is_the_pod_of_the_name_or_the_last_of_the_workload():
 # ---- in a running scheduler ----------------------------------------------------------------------
 
 
-def test_what_nobody_reads_any_more_is_not_watched():
+async def test_what_nobody_reads_any_more_is_not_watched():
     reads = "filter: count(node.finished) >= 0 and (workload.replicas ?? 9) > 0\n"
-
-    async def main():
-        async with embedded(nodes=0, files={"r.policy": reads}) as cluster:
-            furnish(cluster)
-            async with process(cluster, settings_of()) as berth:
-                await berth.until(lambda: berth.bundles)
-                cache = berth.app.cache
-                assert cache.store("DeploymentScale").objects
-                assert cache.other_pods.pods("finished").size == 1
-                [done] = [one.pod.metadata for one in [cache.other_pods.pods("finished").pod(0)]]
-                cluster.delete("pods", done.name, namespace=done.namespace)
-                await berth.until(lambda: cache.other_pods.pods("finished").size == 0)
-                berth.rules({"r.policy": "score: 100*node.cpu.free/node.cpu.allocatable\n"})
-                await berth.until(lambda: len(berth.bundles) == 2)
-                assert not cache.store("DeploymentScale").objects
-                assert not cache.other_pods.attends
-                assert cache.other_pods.pods("finished").size == 0
-
-    run(main)
+    async with embedded(nodes=0, files={"r.policy": reads}) as cluster:
+        furnish(cluster)
+        async with process(cluster, settings_of()) as berth:
+            await berth.until(lambda: berth.bundles)
+            cache = berth.app.cache
+            assert cache.store("DeploymentScale").objects
+            assert cache.other_pods.pods("finished").size == 1
+            [done] = [one.pod.metadata for one in [cache.other_pods.pods("finished").pod(0)]]
+            cluster.delete("pods", done.name, namespace=done.namespace)
+            await berth.until(lambda: cache.other_pods.pods("finished").size == 0)
+            berth.rules({"r.policy": "score: 100*node.cpu.free/node.cpu.allocatable\n"})
+            await berth.until(lambda: len(berth.bundles) == 2)
+            assert not cache.store("DeploymentScale").objects
+            assert not cache.other_pods.attends
+            assert cache.other_pods.pods("finished").size == 0
 
 
-def test_an_edit_that_reads_what_was_not_kept_of_pods_has_them_listed_once_more():
+async def test_an_edit_that_reads_what_was_not_kept_of_pods_has_them_listed_once_more():
     held = "filter: not any(node.pods where it.annotation lonely=yes)\n"
-
-    async def main():
-        async with embedded(nodes=2, files={"r.policy": "prefer: most node.cpu.free\n"}) as cluster:
-            cluster.create("namespaces", {"metadata": {"name": "d"}})
-            first, second = nodes_of(cluster)
-            spec = {"nodeName": first, "containers": [{"name": "c", "image": "i"}]}
-            meta = {"name": "runs", "annotations": {"lonely": "yes"}, "labels": {"a": "b"}}
-            cluster.create("pods", {"metadata": meta, "spec": spec}, namespace="d")
-            async with process(cluster, settings_of()) as berth:
-                await berth.until(lambda: berth.bundles)
-                cache = berth.app.cache
-                (place,) = cache.pods.on(cache.nodes.row(first)).tolist()
-                kept = cache.pods.pod(place)
-                assert (kept.pod.metadata.annotations, kept.pod.metadata.labels) == (
-                    None,
-                    {"a": "b"},
-                )
-                berth.rules({"r.policy": held})
-                await berth.until(lambda: len(berth.bundles) == 2)
-                (place,) = cache.pods.on(cache.nodes.row(first)).tolist()
-                kept = cache.pods.pod(place)
-                assert kept.pod.metadata.annotations == {"lonely": "yes"}
-                assert await berth.lands(berth.pod("p")) == second
-                notes = [note for reason, note in berth.events("ConfigMap")
-                         if reason == "PoliciesAwaiting"]  # fmt: skip
-                assert notes[0].endswith("pods once more, for fields that were not kept")
-
-    run(main)
+    async with embedded(nodes=2, files={"r.policy": "prefer: most node.cpu.free\n"}) as cluster:
+        cluster.create("namespaces", {"metadata": {"name": "d"}})
+        first, second = nodes_of(cluster)
+        spec = {"nodeName": first, "containers": [{"name": "c", "image": "i"}]}
+        meta = {"name": "runs", "annotations": {"lonely": "yes"}, "labels": {"a": "b"}}
+        cluster.create("pods", {"metadata": meta, "spec": spec}, namespace="d")
+        async with process(cluster, settings_of()) as berth:
+            await berth.until(lambda: berth.bundles)
+            cache = berth.app.cache
+            (place,) = cache.pods.on(cache.nodes.row(first)).tolist()
+            kept = cache.pods.pod(place)
+            assert (kept.pod.metadata.annotations, kept.pod.metadata.labels) == (
+                None,
+                {"a": "b"},
+            )
+            berth.rules({"r.policy": held})
+            await berth.until(lambda: len(berth.bundles) == 2)
+            (place,) = cache.pods.on(cache.nodes.row(first)).tolist()
+            kept = cache.pods.pod(place)
+            assert kept.pod.metadata.annotations == {"lonely": "yes"}
+            assert await berth.lands(berth.pod("p")) == second
+            notes = [note for reason, note in berth.events("ConfigMap")
+                     if reason == "PoliciesAwaiting"]  # fmt: skip
+            assert notes[0].endswith("pods once more, for fields that were not kept")
 
 
 def nodes_of(cluster):
     return sorted(one["metadata"]["name"] for one in cluster.list("nodes"))
 
 
-def test_a_journal_holds_what_such_rules_read(tmp_path):
+async def test_a_journal_holds_what_such_rules_read(tmp_path):
     policy = (
         "filter: pod.attempts >= 1 or count(queue.pods) > 9\n"
         "filter: count(node.finished where it.finished_at is present) == 1\n"
@@ -486,21 +478,17 @@ def test_a_journal_holds_what_such_rules_read(tmp_path):
         "avoid: pod.previous_node is node.name\n"
     ).replace("is node.name", "== node.name")
     out = io.BytesIO()
-
-    async def main():
-        async with embedded(nodes=0, files={"r.policy": policy}) as cluster:
-            pods = furnish(cluster)
-            berth = Process(cluster, settings_of(), cluster.kubeconfig(), out)
-            try:
-                await berth.until(lambda: berth.bundles)
-                pods.make("web-0", None, {"labels": OWNED, "ownerReferences": [OWNER]})
-                await berth.until(lambda: named(cluster, "web-0")["spec"].get("nodeName"))
-                berth.stop.set()
-                await berth.task
-            finally:
-                berth.task.cancel()
-
-    run(main)
+    async with embedded(nodes=0, files={"r.policy": policy}) as cluster:
+        pods = furnish(cluster)
+        berth = Process(cluster, settings_of(), cluster.kubeconfig(), out)
+        try:
+            await berth.until(lambda: berth.bundles)
+            pods.make("web-0", None, {"labels": OWNED, "ownerReferences": [OWNER]})
+            await berth.until(lambda: named(cluster, "web-0")["spec"].get("nodeName"))
+            berth.stop.set()
+            await berth.task
+        finally:
+            berth.task.cancel()
     journal = tmp_path / "journal.jsonl"
     journal.write_bytes(out.getvalue())
     result = CliRunner().invoke(berth_main, ["replay", str(journal)])

@@ -133,29 +133,26 @@ def _text(obj: Pod) -> str:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s["name"])
-def test_scenario(scenario: dict[str, Any]) -> None:
-    async def run() -> None:
-        clock, slept, told = ManualClock(), [], Told()
+async def test_scenario(scenario: dict[str, Any]) -> None:
+    clock, slept, told = ManualClock(), [], Told()
 
-        async def sleep(seconds: float) -> None:
-            slept.append(seconds)
-            clock.advance(seconds)
-            await asyncio.sleep(0)
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock.advance(seconds)
+        await asyncio.sleep(0)
 
-        script = Script(list(scenario["then"]))
-        wiring = Wiring(clock, Telemetry(), Random(1), sleep)
-        watched = pods()
-        unlike = {key: scenario[key] for key in ("path", "optional") if key in scenario}
-        watched = replace(watched, **unlike)
-        task = asyncio.create_task(Reflector(script, watched, told, wiring).run())
-        finished = asyncio.create_task(script.finished.wait())
-        await asyncio.wait({task, finished}, timeout=5, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            task.result()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        assert not script.then
-        assert told.calls == scenario["told"]
-        assert len(slept) == scenario["slept"]
-
-    asyncio.run(run())
+    script = Script(list(scenario["then"]))
+    wiring = Wiring(clock, Telemetry(), Random(1), sleep)
+    watched = pods()
+    unlike = {key: scenario[key] for key in ("path", "optional") if key in scenario}
+    watched = replace(watched, **unlike)
+    task = asyncio.create_task(Reflector(script, watched, told, wiring).run())
+    finished = asyncio.create_task(script.finished.wait())
+    await asyncio.wait({task, finished}, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        task.result()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert not script.then
+    assert told.calls == scenario["told"]
+    assert len(slept) == scenario["slept"]

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import random
 
-import msgspec
-
 from engine.pods.podinfo import make_pod_info
 from engine.pods.selectors import Requirement, Selector
-from tests.builders import Cache, make_node, make_pod
+from tests.builders import Cache, changed, make_node, make_pod
 
 LABELS = [{"app": f"a{i}", "team": "t"} for i in range(3)]
 
 
 def pod(number, labels):
     whole = make_pod(f"p{number}").pod
-    meta = msgspec.structs.replace(whole.metadata, labels=labels)
-    return make_pod_info(msgspec.structs.replace(whole, metadata=meta))
+    return make_pod_info(changed(whole, metadata={"labels": labels}))
 
 
 def counted(cache, key, value):

@@ -89,251 +89,207 @@ class Bench:
         return [method for method, *_ in self.server.got]
 
 
-def test_an_event_on_the_wire() -> None:
-    async def run() -> None:
-        bench = Bench()
-        sink: EventSink = bench.sink
-        sink.emit(emit())
-        await bench.write()
-        [(method, path, body)] = bench.server.got
-        assert (method, path) == ("POST", "/apis/events.k8s.io/v1/namespaces/d/events")
-        name = body["metadata"].pop("name")
-        assert name.startswith("p.")
-        assert int(name.removeprefix("p."), 16)
-        assert body == {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
-            "metadata": {"namespace": "d"},
-            "eventTime": "2025-03-01T10:00:00.000000Z",
-            "reportingController": "berth",
-            "reportingInstance": "berth-h",
-            "action": "Scheduling",
-            "reason": "FailedScheduling",
-            "regarding": {
-                "kind": "Pod",
-                "namespace": "d",
-                "name": "p",
-                "uid": "u1",
-                "apiVersion": "v1",
-            },
-            "type": "Warning",
-            "note": "no room",
-        }
-        assert bench.telemetry[Count.EVENTS_WRITTEN] == 1
-
-    asyncio.run(run())
+async def test_an_event_on_the_wire():
+    bench = Bench()
+    sink: EventSink = bench.sink
+    sink.emit(emit())
+    await bench.write()
+    [(method, path, body)] = bench.server.got
+    assert (method, path) == ("POST", "/apis/events.k8s.io/v1/namespaces/d/events")
+    name = body["metadata"].pop("name")
+    assert name.startswith("p.")
+    assert int(name.removeprefix("p."), 16)
+    assert body == {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"namespace": "d"},
+        "eventTime": "2025-03-01T10:00:00.000000Z",
+        "reportingController": "berth",
+        "reportingInstance": "berth-h",
+        "action": "Scheduling",
+        "reason": "FailedScheduling",
+        "regarding": {
+            "kind": "Pod",
+            "namespace": "d",
+            "name": "p",
+            "uid": "u1",
+            "apiVersion": "v1",
+        },
+        "type": "Warning",
+        "note": "no room",
+    }
+    assert bench.telemetry[Count.EVENTS_WRITTEN] == 1
 
 
-def test_an_event_comes_from_the_profile_of_the_pod_that_is_placed() -> None:
+async def test_an_event_comes_from_the_profile_of_the_pod_that_is_placed():
     """Source: kubernetes pkg/scheduler/profile, NewMap: each has a recorder of its own."""
 
     def of(profile: str) -> PodInfo:
         return make_pod_info(Pod(ObjectMeta("p", "d", "u"), PodSpec(scheduler_name=profile)))
 
-    async def run() -> None:
-        bench = Bench()
-        narrow, victim = of("narrow"), of("default-scheduler")
-        bench.sink.emit(pod_event(narrow, "Warning", "FailedScheduling", "Scheduling", "no room"))
-        bench.sink.emit(pod_event(victim, "Normal", "Preempted", "Preempting", "gone", narrow))
+    bench = Bench()
+    narrow, victim = of("narrow"), of("default-scheduler")
+    bench.sink.emit(pod_event(narrow, "Warning", "FailedScheduling", "Scheduling", "no room"))
+    bench.sink.emit(pod_event(victim, "Normal", "Preempted", "Preempting", "gone", narrow))
+    bench.sink.emit(emit())
+    await bench.write()
+    told = [
+        (body["reportingController"], body["reportingInstance"]) for _, _, body in bench.server.got
+    ]
+    assert told == [("narrow", "narrow-h"), ("narrow", "narrow-h"), ("berth", "berth-h")]
+
+
+async def test_repeats_become_a_series_written_at_once_and_then_once_a_minute():
+    bench = Bench()
+    bench.sink.emit(emit())
+    await bench.write()
+    for _ in range(100):
+        bench.clock.advance(1.0)
         bench.sink.emit(emit())
         await bench.write()
-        told = [
-            (body["reportingController"], body["reportingInstance"])
-            for _, _, body in bench.server.got
-        ]
-        assert told == [("narrow", "narrow-h"), ("narrow", "narrow-h"), ("berth", "berth-h")]
+    assert bench.methods == ["POST", "PATCH", "PATCH"]
+    assert [body["series"]["count"] for _, _, body in bench.server.got[1:]] == [2, 62]
+    bench.clock.advance(400.0)
+    bench.sink.emit(emit())
+    bench.sink.emit(emit(note="another reason"))
+    await bench.write()
+    assert bench.methods[3:] == ["POST", "POST"]
 
-    asyncio.run(run())
+
+async def test_repeats_while_it_is_being_written_are_one_event_with_a_count():
+    bench = Bench()
+    bench.server.hold = asyncio.Event()
+    task = asyncio.create_task(bench.sink.run())
+    bench.sink.emit(emit())
+    await asyncio.sleep(0.01)
+    bench.sink.emit(emit())
+    await asyncio.sleep(0.01)
+    bench.server.hold.set()
+    assert await bench.sink.flush(5.0)
+    task.cancel()
+    assert [method for method, _, _ in bench.server.got] == ["POST", "PATCH"]
+    assert bench.server.got[1][2]["series"]["count"] == 2
 
 
-def test_repeats_become_a_series_written_at_once_and_then_once_a_minute() -> None:
-    async def run() -> None:
-        bench = Bench()
+async def test_repeats_while_it_waits_are_one_event_with_a_count():
+    bench = Bench()
+    for _ in range(3):
         bench.sink.emit(emit())
-        await bench.write()
-        for _ in range(100):
-            bench.clock.advance(1.0)
-            bench.sink.emit(emit())
-            await bench.write()
-        assert bench.methods == ["POST", "PATCH", "PATCH"]
-        assert [body["series"]["count"] for _, _, body in bench.server.got[1:]] == [2, 62]
-        bench.clock.advance(400.0)
-        bench.sink.emit(emit())
-        bench.sink.emit(emit(note="another reason"))
-        await bench.write()
-        assert bench.methods[3:] == ["POST", "POST"]
-
-    asyncio.run(run())
+    await bench.write()
+    [(_, _, body)] = bench.server.got
+    assert body["series"]["count"] == 3
 
 
-def test_repeats_while_it_is_being_written_are_one_event_with_a_count() -> None:
-    async def main() -> None:
-        bench = Bench()
-        bench.server.hold = asyncio.Event()
-        task = asyncio.create_task(bench.sink.run())
-        bench.sink.emit(emit())
-        await asyncio.sleep(0.01)
-        bench.sink.emit(emit())
-        await asyncio.sleep(0.01)
-        bench.server.hold.set()
-        assert await bench.sink.flush(5.0)
-        task.cancel()
-        assert [method for method, _, _ in bench.server.got] == ["POST", "PATCH"]
-        assert bench.server.got[1][2]["series"]["count"] == 2
-
-    asyncio.run(main())
+async def test_a_full_buffer_drops_and_counts():
+    bench = Bench(capacity=5)
+    for i in range(8):
+        bench.sink.emit(emit(f"p{i}"))
+    assert bench.telemetry[Count.EVENTS_DROPPED] == 3
+    await bench.write()
+    assert len(bench.server.got) == 5
 
 
-def test_repeats_while_it_waits_are_one_event_with_a_count() -> None:
-    async def run() -> None:
-        bench = Bench()
-        for _ in range(3):
-            bench.sink.emit(emit())
-        await bench.write()
-        [(_, _, body)] = bench.server.got
-        assert body["series"]["count"] == 3
-
-    asyncio.run(run())
-
-
-def test_a_full_buffer_drops_and_counts() -> None:
-    async def run() -> None:
-        bench = Bench(capacity=5)
-        for i in range(8):
-            bench.sink.emit(emit(f"p{i}"))
-        assert bench.telemetry[Count.EVENTS_DROPPED] == 3
-        await bench.write()
-        assert len(bench.server.got) == 5
-
-    asyncio.run(run())
-
-
-def test_three_hundred_a_second_are_written_as_fast_as_the_server_answers() -> None:
+async def test_three_hundred_a_second_are_written_as_fast_as_the_server_answers():
     """While bindings are in flight all the time, and for longer than the buffer would last."""
-
-    async def run() -> None:
-        bench = Bench(at_once=10, capacity=1000)
-        task = asyncio.create_task(bench.sink.run())
-        for number in range(6000):
-            with await bench.gate.place(Priority.BINDING):
-                bench.sink.emit(emit(f"p{number}", reason="Scheduled"))
-                await asyncio.sleep(0)
-                bench.clock.advance(1 / 300)
-        assert len(bench.sink) < 20
-        assert bench.telemetry[Count.EVENTS_DROPPED] == 0
-        assert await bench.sink.flush(5.0)
-        assert len(bench.server.got) == 6000
-        await end(task)
-
-    asyncio.run(run())
+    bench = Bench(at_once=10, capacity=1000)
+    task = asyncio.create_task(bench.sink.run())
+    for number in range(6000):
+        with await bench.gate.place(Priority.BINDING):
+            bench.sink.emit(emit(f"p{number}", reason="Scheduled"))
+            await asyncio.sleep(0)
+            bench.clock.advance(1 / 300)
+    assert len(bench.sink) < 20
+    assert bench.telemetry[Count.EVENTS_DROPPED] == 0
+    assert await bench.sink.flush(5.0)
+    assert len(bench.server.got) == 6000
+    await end(task)
 
 
-def test_ten_thousand_pods_told_three_times_are_two_writes_each() -> None:
-    async def run() -> None:
-        bench = Bench()
-        task = asyncio.create_task(bench.sink.run())
-        for _ in range(3):
-            for number in range(10_000):
-                bench.sink.emit(emit(f"p{number}"))
-            assert await bench.sink.flush(30.0)
-            bench.clock.advance(20.0)
-        assert Counter(bench.methods) == {"POST": 10_000, "PATCH": 10_000}
-        await end(task)
-
-    asyncio.run(run())
-
-
-def test_what_is_remembered_has_an_end_in_number_length_and_time() -> None:
-    async def run() -> None:
-        bench = Bench(remembered=10, remembered_letters=1000)
-        for number in range(20):
+async def test_ten_thousand_pods_told_three_times_are_two_writes_each():
+    bench = Bench()
+    task = asyncio.create_task(bench.sink.run())
+    for _ in range(3):
+        for number in range(10_000):
             bench.sink.emit(emit(f"p{number}"))
-        assert len(bench.sink._known) == 10
-        bench.sink.emit(emit("long", "x" * 900))
-        assert sum(len(one.emit.note) for one in bench.sink._known.values()) <= 1000
-        bench.clock.advance(400.0)
-        bench.sink.emit(emit("new", "y"))
-        assert [one.emit.name for one in bench.sink._known.values()] == ["new"]
-        assert bench.sink._letters == 1
-
-    asyncio.run(run())
+        assert await bench.sink.flush(30.0)
+        bench.clock.advance(20.0)
+    assert Counter(bench.methods) == {"POST": 10_000, "PATCH": 10_000}
+    await end(task)
 
 
-def test_troubles() -> None:
-    async def run() -> None:
-        bench = Bench(at_once=1)
-        # Unreachable, 500, 429: tried again. 409 on create: it is there. 403: dropped.
-        bench.server.answers = [0, 500, 429, 201, 409, 403]
-        for i in range(3):
-            bench.sink.emit(emit(f"p{i}"))
-        while len(bench.sink):
-            await bench.write()
-        assert bench.telemetry[Count.EVENTS_WRITTEN] == 1
-        assert bench.telemetry[Count.EVENTS_DROPPED] == 1
-        assert max(bench.slept) >= 3.0, "Retry-After"
-
-    asyncio.run(run())
+async def test_what_is_remembered_has_an_end_in_number_length_and_time():
+    bench = Bench(remembered=10, remembered_letters=1000)
+    for number in range(20):
+        bench.sink.emit(emit(f"p{number}"))
+    assert len(bench.sink._known) == 10
+    bench.sink.emit(emit("long", "x" * 900))
+    assert sum(len(one.emit.note) for one in bench.sink._known.values()) <= 1000
+    bench.clock.advance(400.0)
+    bench.sink.emit(emit("new", "y"))
+    assert [one.emit.name for one in bench.sink._known.values()] == ["new"]
+    assert bench.sink._letters == 1
 
 
-def test_an_event_is_not_tried_for_ever() -> None:
-    async def run() -> None:
-        bench = Bench(tries=3)
-        bench.server.answers = [0] * 3
-        bench.sink.emit(emit())
-        while len(bench.sink):
-            await bench.write()
-        assert bench.telemetry[Count.EVENTS_DROPPED] == 1
-        assert not bench.server.got
-
-    asyncio.run(run())
-
-
-def test_a_series_whose_event_the_server_forgot_starts_anew() -> None:
-    async def run() -> None:
-        bench = Bench()
-        bench.sink.emit(emit())
+async def test_troubles():
+    bench = Bench(at_once=1)
+    # Unreachable, 500, 429: tried again. 409 on create: it is there. 403: dropped.
+    bench.server.answers = [0, 500, 429, 201, 409, 403]
+    for i in range(3):
+        bench.sink.emit(emit(f"p{i}"))
+    while len(bench.sink):
         await bench.write()
-        bench.server.answers = [404]
-        bench.sink.emit(emit())
+    assert bench.telemetry[Count.EVENTS_WRITTEN] == 1
+    assert bench.telemetry[Count.EVENTS_DROPPED] == 1
+    assert max(bench.slept) >= 3.0, "Retry-After"
+
+
+async def test_an_event_is_not_tried_for_ever():
+    bench = Bench(tries=3)
+    bench.server.answers = [0] * 3
+    bench.sink.emit(emit())
+    while len(bench.sink):
         await bench.write()
-        assert bench.methods == ["POST", "PATCH", "POST"]
-
-    asyncio.run(run())
-
-
-def test_flush_waits_for_what_is_left_within_its_bound() -> None:
-    async def run() -> None:
-        bench = Bench()
-        task = asyncio.create_task(bench.sink.run())
-        for i in range(50):
-            bench.sink.emit(emit(f"p{i}"))
-        assert await bench.sink.flush(1.0)
-        assert len(bench.server.got) == 50
-        bench.server.hold = asyncio.Event()
-        bench.sink.emit(emit("last"))
-        assert not await bench.sink.flush(0.01)
-        await end(task)
-
-    asyncio.run(run())
+    assert bench.telemetry[Count.EVENTS_DROPPED] == 1
+    assert not bench.server.got
 
 
-def test_notes_are_cut_and_made_harmless_before_they_are_remembered() -> None:
-    async def run() -> None:
-        bench = Bench()
-        for end in "ab":
-            bench.sink.emit(emit(note="no\nroom\x1b[2J " + "x" * 250_000 + end))
-        bench.sink.emit(Emit("ConfigMap", "d", "c", "u2", "Normal", "R", "Reload", "a\nb\x1b"))
-        await bench.write()
-        note, ours = (body["note"] for _, _, body in bench.server.got)
-        assert note.startswith(r"no\nroom\x1b[2J xxx")
-        assert len(note) == 1024
-        assert ours == "a\nb\\x1b"
-        assert bench.server.got[0][2]["series"]["count"] == 2, "two that are cut alike are one"
-
-    asyncio.run(run())
+async def test_a_series_whose_event_the_server_forgot_starts_anew():
+    bench = Bench()
+    bench.sink.emit(emit())
+    await bench.write()
+    bench.server.answers = [404]
+    bench.sink.emit(emit())
+    await bench.write()
+    assert bench.methods == ["POST", "PATCH", "POST"]
 
 
-def test_notes_are_cut_between_characters() -> None:
+async def test_flush_waits_for_what_is_left_within_its_bound():
+    bench = Bench()
+    task = asyncio.create_task(bench.sink.run())
+    for i in range(50):
+        bench.sink.emit(emit(f"p{i}"))
+    assert await bench.sink.flush(1.0)
+    assert len(bench.server.got) == 50
+    bench.server.hold = asyncio.Event()
+    bench.sink.emit(emit("last"))
+    assert not await bench.sink.flush(0.01)
+    await end(task)
+
+
+async def test_notes_are_cut_and_made_harmless_before_they_are_remembered():
+    bench = Bench()
+    for end in "ab":
+        bench.sink.emit(emit(note="no\nroom\x1b[2J " + "x" * 250_000 + end))
+    bench.sink.emit(Emit("ConfigMap", "d", "c", "u2", "Normal", "R", "Reload", "a\nb\x1b"))
+    await bench.write()
+    note, ours = (body["note"] for _, _, body in bench.server.got)
+    assert note.startswith(r"no\nroom\x1b[2J xxx")
+    assert len(note) == 1024
+    assert ours == "a\nb\\x1b"
+    assert bench.server.got[0][2]["series"]["count"] == 2, "two that are cut alike are one"
+
+
+def test_notes_are_cut_between_characters():
     assert cut_note("x" * 1024) == "x" * 1024
     cut = cut_note("ä" * 1000)
     assert len(cut.encode()) <= 1024

@@ -55,25 +55,22 @@ def keeper(server, writer=""):
     return Keeper(server, wiring, "berth-system/berth", writer)
 
 
-def kept(server, *values):
-    async def main():
-        one = keeper(server)
-        for value in values:
-            one.keep(partial(bytes, value))
-            await one.flush()
-
-    asyncio.run(main())
+async def kept(server, *values):
+    one = keeper(server)
+    for value in values:
+        one.keep(partial(bytes, value))
+        await one.flush()
 
 
-def loaded(server):
-    return asyncio.run(keeper(server).load())
+async def loaded(server):
+    return await keeper(server).load()
 
 
-def test_whoever_answers_in_the_place_of_the_server_does_not_say_that_nothing_was_kept():
+async def test_whoever_answers_in_the_place_of_the_server_does_not_say_that_nothing_was_kept():
     server = Server()
     server.away = True
     with pytest.raises(NotFound) as refused:
-        loaded(server)
+        await loaded(server)
     assert refused.value.may_pass
 
 
@@ -81,11 +78,11 @@ LARGE = bytes(range(256)) * (2 * CHUNK // 256) + b"end"
 
 
 @pytest.mark.parametrize("data", [b"", b"small", LARGE])
-def test_what_is_kept_is_loaded(data):
+async def test_what_is_kept_is_loaded(data):
     server = Server()
-    assert loaded(server) is None
-    kept(server, b"older", data)
-    assert loaded(server) == data
+    assert await loaded(server) is None
+    await kept(server, b"older", data)
+    assert await loaded(server) == data
     chunks = {f"berth-last-good-{slot}-{n}" for slot in "ab" for n in range(MOST_CHUNKS)}
     assert set(server.there) <= {"berth-last-good", *chunks}, "what roles allow"
     sizes = [
@@ -96,20 +93,20 @@ def test_what_is_kept_is_loaded(data):
 
 
 @pytest.mark.parametrize("writes", range(5))
-def test_a_process_that_ends_while_it_writes_leaves_the_older_or_the_newer(writes):
+async def test_a_process_that_ends_while_it_writes_leaves_the_older_or_the_newer(writes):
     server = Server()
-    kept(server, b"older", b"old")
+    await kept(server, b"older", b"old")
     server.ends_after = server.writes + writes
     with pytest.raises(asyncio.CancelledError):
-        kept(server, LARGE, b"not written any more")
-    assert loaded(server) == (LARGE if writes == 4 else b"old")
+        await kept(server, LARGE, b"not written any more")
+    assert await loaded(server) == (LARGE if writes == 4 else b"old")
 
 
 @pytest.mark.parametrize("written", [False, True])
-def test_after_a_write_that_failed_the_place_that_is_named_is_not_written_over(written):
+async def test_after_a_write_that_failed_the_place_that_is_named_is_not_written_over(written):
     """The index has a write whose answer is lost; then newer bytes come, and the process ends."""
     server = Server()
-    kept(server, b"older")
+    await kept(server, b"older")
     right, lost = server.request, [True]
 
     async def losing(method, path, **more):
@@ -120,36 +117,29 @@ def test_after_a_write_that_failed_the_place_that_is_named_is_not_written_over(w
             raise Timeout("no answer")
         return await right(method, path, **more)
 
-    async def main():
-        one = keeper(server)
-        await one.load()
-        one.keep(lambda: b"old")
-        assert not await one.flush()
-        one.keep(lambda: b"newer")
-        server.ends_after = server.writes + 1
-        with pytest.raises(asyncio.CancelledError):
-            await one.flush()
-
     server.request = losing
-    asyncio.run(main())
-    assert loaded(server) == (b"old" if written else b"older")
+    one = keeper(server)
+    await one.load()
+    one.keep(lambda: b"old")
+    assert not await one.flush()
+    one.keep(lambda: b"newer")
+    server.ends_after = server.writes + 1
+    with pytest.raises(asyncio.CancelledError):
+        await one.flush()
+    assert await loaded(server) == (b"old" if written else b"older")
 
 
-def test_policies_are_kept_before_it_is_told_how_they_stand():
+async def test_policies_are_kept_before_it_is_told_how_they_stand():
     """Whoever reads that they are in force may end the process: the next one has them."""
     server = Server()
-
-    async def main():
-        one = keeper(server)
-        one.tell(lambda: b"{}")
-        one.keep(lambda: b"rules")
-        assert await one.flush()
-
-    asyncio.run(main())
+    one = keeper(server)
+    one.tell(lambda: b"{}")
+    one.keep(lambda: b"rules")
+    assert await one.flush()
     assert list(server.there) == ["berth-last-good-b-0", "berth-last-good", "berth-status"]
 
 
-def test_what_comes_into_force_while_policies_are_kept_is_not_told_before_it_is_kept():
+async def test_what_comes_into_force_while_policies_are_kept_is_not_told_before_it_is_kept():
     server, rules = Server(), [b"old"]
     right = server.request
 
@@ -157,93 +147,79 @@ def test_what_comes_into_force_while_policies_are_kept_is_not_told_before_it_is_
         rules[0] = b"new"
         return await right(method, path, **more)
 
-    async def main():
-        one = keeper(server)
-        one.tell(lambda: rules[0])
-        one.keep(lambda: rules[0])
-        assert await one.flush()
-
     server.request = edited
-    asyncio.run(main())
+    one = keeper(server)
+    one.tell(lambda: rules[0])
+    one.keep(lambda: rules[0])
+    assert await one.flush()
     assert server.there["berth-status"]["data"] == {"status.json": "old"}
-    assert loaded(server) == b"old"
+    assert await loaded(server) == b"old"
 
 
-def test_what_somebody_changed_is_not_used(caplog):
+async def test_what_somebody_changed_is_not_used(caplog):
     server = Server()
-    kept(server, b"rules")
+    await kept(server, b"rules")
     for value in ("bm90", "%%%"):
         server.there["berth-last-good-b-0"]["binaryData"] = {"policies": value}
-        assert loaded(server) is None
+        assert await loaded(server) is None
     assert "last-good are incomplete, and not used" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["last-good", "last-good-b-0", "status"])
-def test_what_somebody_deletes_or_changes_is_written_again(name):
+async def test_what_somebody_deletes_or_changes_is_written_again(name):
     server = Server()
-
-    async def main():
-        one = keeper(server)
-        one.keep(lambda: b"rules")
-        one.tell(lambda: b"{}")
-        task = asyncio.create_task(one.run())
-        for there in ({}, {"data": {"slot": "c", "status.json": "no"}}, None):
-            for _ in range(100):
-                await asyncio.sleep(0)
-            assert (await one.load(), await one.told()) == (b"rules", b"{}")
-            server.there[f"berth-{name}"] = there
-        task.cancel()
-
-    asyncio.run(main())
+    one = keeper(server)
+    one.keep(lambda: b"rules")
+    one.tell(lambda: b"{}")
+    task = asyncio.create_task(one.run())
+    for there in ({}, {"data": {"slot": "c", "status.json": "no"}}, None):
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert (await one.load(), await one.told()) == (b"rules", b"{}")
+        server.there[f"berth-{name}"] = there
+    task.cancel()
 
 
-def test_who_has_nothing_to_write_asks_for_nothing():
+async def test_who_has_nothing_to_write_asks_for_nothing():
     """A follower: what the leader keeps is none of its business."""
     server = Server()
 
     async def asked(*_, **__):
         raise AssertionError
 
-    async def main():
-        server.request = asked
-        task = asyncio.create_task(keeper(server).run())
-        for _ in range(100):
-            await asyncio.sleep(0)
-        assert not task.done()
-        task.cancel()
-
-    asyncio.run(main())
+    server.request = asked
+    task = asyncio.create_task(keeper(server).run())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not task.done()
+    task.cancel()
 
 
-def test_a_write_that_fails_is_told_once_and_tried_again(caplog):
+async def test_a_write_that_fails_is_told_once_and_tried_again(caplog):
     server = Server()
+    one = keeper(server)
+    right, written, left = server.request, asyncio.Event(), [None] * 3
 
-    async def main():
-        one = keeper(server)
-        right, written, left = server.request, asyncio.Event(), [None] * 3
+    async def failing(method, path, **more):
+        if left:
+            left.pop()
+            raise Unreachable("connection refused")
+        answer = await right(method, path, **more)
+        if "berth-status" in server.there:
+            written.set()
+        return answer
 
-        async def failing(method, path, **more):
-            if left:
-                left.pop()
-                raise Unreachable("connection refused")
-            answer = await right(method, path, **more)
-            if "berth-status" in server.there:
-                written.set()
-            return answer
-
-        server.request = failing
-        one.tell(lambda: b'{"bundle": "1"}')
-        task = asyncio.create_task(one.run())
-        await written.wait()
-        task.cancel()
-
-    asyncio.run(main())
+    server.request = failing
+    one.tell(lambda: b'{"bundle": "1"}')
+    task = asyncio.create_task(one.run())
+    await written.wait()
+    task.cancel()
     assert server.there["berth-status"]["data"] == {"status.json": '{"bundle": "1"}'}
     (told,) = caplog.messages
     assert "connection refused" in told
 
 
-def test_what_a_role_does_not_allow_is_told_once_for_both(caplog):
+async def test_what_a_role_does_not_allow_is_told_once_for_both(caplog):
     server = Server()
 
     async def refusing(method, path, **more):
@@ -252,42 +228,35 @@ def test_what_a_role_does_not_allow_is_told_once_for_both(caplog):
         name = path.rpartition("/")[2]
         raise StatusError(403, "Forbidden", f'configmaps "{name}" is forbidden')
 
-    async def main():
-        one = keeper(server)
-        one.keep(lambda: b"rules")
-        one.tell(lambda: b"{}")
-        for _ in range(4):
-            assert not await one.flush()
-
     server.request = refusing
-    asyncio.run(main())
+    one = keeper(server)
+    one.keep(lambda: b"rules")
+    one.tell(lambda: b"{}")
+    for _ in range(4):
+        assert not await one.flush()
     assert [one.getMessage().count("cannot be written") for one in caplog.records] == [1, 1]
 
 
-def test_texts_that_are_too_large_are_told_once_and_in_the_status(caplog):
+async def test_texts_that_are_too_large_are_told_once_and_in_the_status(caplog):
     server, rules = Server(), [bytes(MOST_BYTES + 1)]
-
-    async def main():
-        one = keeper(server)
-        one.keep(lambda: rules[0])
-        one.tell(lambda: json.dumps(one.not_kept).encode())
-        task = asyncio.create_task(one.run())
-        for size in (MOST_BYTES + 1, 5):
-            rules[0] = bytes(size)
-            for _ in range(200):
-                await asyncio.sleep(0)
-            told.append(json.loads(server.there["berth-status"]["data"]["status.json"]))
-        task.cancel()
-        assert await one.load() == bytes(5)
-
     told = []
-    asyncio.run(main())
+    one = keeper(server)
+    one.keep(lambda: rules[0])
+    one.tell(lambda: json.dumps(one.not_kept).encode())
+    task = asyncio.create_task(one.run())
+    for size in (MOST_BYTES + 1, 5):
+        rules[0] = bytes(size)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        told.append(json.loads(server.there["berth-status"]["data"]["status.json"]))
+    task.cancel()
+    assert await one.load() == bytes(5)
     assert told == [f"they are too large: {MOST_BYTES + 1} bytes, and at most {MOST_BYTES} fit", ""]
     assert [one.levelname for one in caplog.records] == ["ERROR"]
 
 
 @pytest.mark.parametrize("bad", [b"refused", bytes(MOST_BYTES + 1)])
-def test_who_goes_back_to_what_is_kept_says_no_longer_why_it_was_not(bad):
+async def test_who_goes_back_to_what_is_kept_says_no_longer_why_it_was_not(bad):
     server, rules = Server(), [b"good"]
 
     async def refusing(method, *_, **__):
@@ -295,49 +264,38 @@ def test_who_goes_back_to_what_is_kept_says_no_longer_why_it_was_not(bad):
             raise Timeout("no answer")
         return Response(404, {}, NOT_THERE)
 
-    async def main():
-        one, well = keeper(server), server.request
-        one.keep(lambda: rules[0])
-        await one.flush()
-        rules[0], server.request = bad, refusing
-        await one.flush()
-        assert one.not_kept
-        rules[0], server.request = b"good", well
-        await one.flush()
-        assert not one.not_kept
-
-    asyncio.run(main())
+    one, well = keeper(server), server.request
+    one.keep(lambda: rules[0])
+    await one.flush()
+    rules[0], server.request = bad, refusing
+    await one.flush()
+    assert one.not_kept
+    rules[0], server.request = b"good", well
+    await one.flush()
+    assert not one.not_kept
 
 
-def test_two_that_keep_in_one_place_are_told_of_each_other(caplog):
+async def test_two_that_keep_in_one_place_are_told_of_each_other(caplog):
     server = Server()
-
-    async def main():
-        for _ in range(2):
-            for one, rules in both.items():
-                one.keep(partial(str.encode, rules))
-                await one._is_changed()
-                await one.flush()
-
     both = {keeper(server, name): name for name in ("host-1", "host-2")}
-    asyncio.run(main())
+    for _ in range(2):
+        for one, rules in both.items():
+            one.keep(partial(str.encode, rules))
+            await one._is_changed()
+            await one.flush()
     [to_1, to_2] = caplog.messages
     assert "by two schedulers, host-2 and this one, host-1: give each a policies.state" in to_1
     assert "by two schedulers, host-1 and this one, host-2: give each a policies.state" in to_2
 
 
-def test_who_finds_that_what_it_knows_of_is_gone_writes_it():
+async def test_who_finds_that_what_it_knows_of_is_gone_writes_it():
     """A follower that leads looks once more."""
     server = Server()
-    kept(server, b"rules")
-
-    async def main():
-        one = keeper(server)
-        assert await one.load() == b"rules"
-        server.there.clear()
-        assert await one.load() is None
-        one.keep(lambda: b"rules")
-        await one.flush()
-
-    asyncio.run(main())
-    assert loaded(server) == b"rules"
+    await kept(server, b"rules")
+    one = keeper(server)
+    assert await one.load() == b"rules"
+    server.there.clear()
+    assert await one.load() is None
+    one.keep(lambda: b"rules")
+    await one.flush()
+    assert await loaded(server) == b"rules"

@@ -13,6 +13,7 @@ from engine.kube.sharing import EVERYTHING, PodSharing
 from engine.objects import Pod, from_builtins
 from engine.plugins.default_preemption import is_evicted
 from engine.pods.podinfo import make_pod_info
+from tests.builders import changed
 
 ROOT = Path(__file__).parents[3]
 
@@ -116,9 +117,7 @@ def test_of_a_pod_that_goes_it_is_known_who_evicted_it() -> None:
     """Whoever is promised its node does not look for other victims meanwhile."""
     evicted = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
     one = pod("a", "n", conditions=[evicted])
-    one = msgspec.structs.replace(
-        one, metadata=msgspec.structs.replace(one.metadata, deletion_timestamp="now")
-    )
+    one = changed(one, metadata={"deletion_timestamp": "now"})
     (one,) = shared(frozenset(), one)
     assert is_evicted(one)
 

@@ -14,7 +14,7 @@ from engine.plugins.node_resources_fit import NodeResourcesFit
 from engine.queue import SubQueue
 from tests.builders import Cache, make_node, make_pod, pod_object
 from tests.engine.plugins.volumes.builders import claim, csi_volume, put
-from tests.engine.test_scheduler import World, in_a_loop
+from tests.engine.test_scheduler import World
 from tests.engine.test_volumes_given_back import with_claim
 
 
@@ -144,7 +144,6 @@ OF_TEAM = {"namespaceSelector": {"matchLabels": {"team": "x"}}}
         ([("x", "n3", {"labels": {"app": "a"}})], {"spec": NEAR}, None, "x"),
     ],
 )
-@in_a_loop
 async def test_affinity_of_others_and_of_namespaces_by_label_and_of_the_first(
     there, waits, comes, goes
 ):
@@ -175,7 +174,6 @@ def _csi_node(*drivers):
 
 
 @pytest.mark.parametrize("before", [[], [{"allocatable": {"count": 0}}]])
-@in_a_loop
 async def test_a_driver_without_a_limit_wakes_who_was_rejected_for_its_volumes(before):
     world = World()
     put(world.cache, CSIDriver, "csi.x", spec={"preventPodSchedulingIfMissing": True})
@@ -192,7 +190,6 @@ async def test_a_driver_without_a_limit_wakes_who_was_rejected_for_its_volumes(b
     assert [name for name, _ in world.edge.binds] == ["c"]
 
 
-@in_a_loop
 async def test_a_volume_that_leaves_a_node_wakes_who_was_rejected_for_one_of_its_own():
     world = World()
     put(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec import structs
 
 from engine.cache.pods import PodTable
 from engine.cycle import decide
@@ -29,7 +28,7 @@ from engine.plugins.spread_constraints import default_selector
 from engine.plugins.taint_toleration import TaintToleration
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.pods.selectors import Selector
-from tests.builders import Cache, default_plugins, make_node, make_pod
+from tests.builders import Cache, changed, default_plugins, make_node, make_pod
 
 ROWS = slice(None)
 
@@ -82,8 +81,8 @@ def test_an_owner_that_selects_by_thousands_of_requirements_spreads_no_pods(cach
         cache.set_object(from_builtins(ReplicaSet, owner))
         pod = make_pod("p").pod
         by = [OwnerReference("apps/v1", "ReplicaSet", "rs", controller=True)]
-        own = structs.replace(pod, metadata=structs.replace(pod.metadata, owner_references=by))
-        selected = default_selector(make_pod_info(own), cache.snapshot(0.0))
+        own = make_pod_info(changed(pod, metadata={"owner_references": by}))
+        selected = default_selector(own, cache.snapshot(0.0))
         assert selected.empty is not spreads
 
 

@@ -21,11 +21,11 @@ from engine.policy.plugin import Worlds
 from engine.policy.shadow import MOST_SAVED, SHARE, Shadow
 from engine.queue import SubQueue
 from engine.telemetry import SHADOW_OUTCOMES, Count
-from tests.builders import make_node, pod_object
+from tests.builders import changed, make_node, pod_object
 from tests.effort import examples
 from tests.engine.policy.builders import compiled
 from tests.engine.policy.test_statements import refusal
-from tests.engine.test_scheduler import World, in_a_loop
+from tests.engine.test_scheduler import World
 
 
 class Tried:
@@ -70,7 +70,6 @@ def nodes_of(*texts, pods):
     return asyncio.run(run())
 
 
-@in_a_loop
 async def test_a_filter_in_shadow_rejects_nothing_and_counts_what_it_would_have():
     made = Tried(
         "mode: shadow\nfilter: pod.name contains web -> node.label zone=z3\nfilter: node.ready\n",
@@ -83,7 +82,6 @@ async def test_a_filter_in_shadow_rejects_nothing_and_counts_what_it_would_have(
     assert (counted, made.world.telemetry[Count.SHADOW_PODS]) == (2, 2)
 
 
-@in_a_loop
 async def test_a_score_in_shadow_says_how_often_another_node_would_have_won():
     made = Tried(
         "mode: shadow\nweight: 50\nprefer: pod.name contains web -> node.label zone=z2\n",
@@ -96,7 +94,6 @@ async def test_a_score_in_shadow_says_how_often_another_node_would_have_won():
     assert tally.sample == ", such as default/web-1 on n2 instead of n3"
 
 
-@in_a_loop
 async def test_what_would_be_is_what_would_have_been_in_force():
     text = "weight: 50\nfilter: node.label zone!=z1\nprefer: node.label zone=z2\n"
     made = Tried(f"mode: shadow\n{text}", "weight: 5\nprefer: node.label zone=z1\n")
@@ -106,7 +103,6 @@ async def test_what_would_be_is_what_would_have_been_in_force():
     assert await other.places("a") == ["n2"]
 
 
-@in_a_loop
 @pytest.mark.parametrize(("order", "would"), [(200, 0), (400, 1)])
 async def test_whom_it_would_want_first_comes_before_and_after_whom_others_want(order, would):
     ruling = f"order: {order}\nfirst: node.label zone=z1\n"
@@ -119,7 +115,6 @@ async def test_whom_it_would_want_first_comes_before_and_after_whom_others_want(
     )
 
 
-@in_a_loop
 async def test_a_pod_that_would_fit_nowhere_and_a_prefilter_are_told():
     made = Tried("mode: shadow\nprefilter: count(cluster.pods) < 0\nfilter: node.label none\n")
     await made.places("a")
@@ -128,7 +123,6 @@ async def test_a_pod_that_would_fit_nowhere_and_a_prefilter_are_told():
     assert dict(tally.rules["rejected"]) == {"p1.policy:2": 1, "p1.policy:3": 1}
 
 
-@in_a_loop
 async def test_members_of_a_gang_are_counted_when_they_are_bound_and_once():
     made = Tried("mode: shadow\nfilter: node.label zone=z3\n", "gang: by pod.label[gang] min 4\n")
     pods = ("g-1", "g-2", "g-3", "g-4")
@@ -145,7 +139,6 @@ async def test_members_of_a_gang_are_counted_when_they_are_bound_and_once():
     assert (tally.pods, dict(tally.rules["rejected"])) == (4, {"p1.policy:2": 3})
 
 
-@in_a_loop
 async def test_gates_permits_reserves_and_dry_runs_only_count():
     made = Tried(
         "mode: shadow\n"
@@ -163,7 +156,6 @@ async def test_gates_permits_reserves_and_dry_runs_only_count():
     assert [reason for _, _, reason, _ in made.world.edge.events] == ["Scheduled"]
 
 
-@in_a_loop
 async def test_what_is_known_is_told_soon_and_then_each_minute_if_it_has_changed():
     made = Tried("mode: shadow\nfilter: node.label zone=z1\n", "first: node.label zone=z3\n")
     await made.places("a")
@@ -191,7 +183,6 @@ class Working(ManualClock):
         return self._monotonic
 
 
-@in_a_loop
 async def test_its_share_of_the_time_is_bounded_and_what_is_left_out_is_told():
     clock = Working()
     made = Tried("mode: shadow\nfilter: node.ready\n", clock=clock)
@@ -211,7 +202,6 @@ async def test_its_share_of_the_time_is_bounded_and_what_is_left_out_is_told():
     assert made.tally().pods == tally.pods
 
 
-@in_a_loop
 async def test_a_policy_that_fails_in_shadow_abstains_and_stops_nobody(caplog):
     made = Tried("mode: shadow\nfilter: node.ready\n", "mode: shadow\nfilter: node.label none\n")
 
@@ -259,7 +249,6 @@ def test_shadow_changes_nothing(tried, enforced):
 # ---- a share of the pods
 
 
-@in_a_loop
 async def test_a_canary_is_in_force_for_its_share_and_in_shadow_for_the_others():
     text = "mode: canary 50%\nfilter: node.label none\n"
     made = Tried(text, nodes=("n1",))
@@ -277,7 +266,6 @@ async def test_a_canary_is_in_force_for_its_share_and_in_shadow_for_the_others()
 
 
 @pytest.mark.parametrize("clock", [None, Working()])
-@in_a_loop
 async def test_pods_for_which_a_canary_is_in_force_are_none_of_those_it_is_tried_on(clock):
     """Nor of those that it was not tried on for want of time."""
     texts = "mode: canary 50%\nfilter: node.name is n2\n", "first: node.name is n1\n"
@@ -320,11 +308,9 @@ def test_a_share_is_of_workloads_and_a_greater_one_holds_the_smaller():
 def owned(name, job):
     pod = pod_object(name)
     owner = OwnerReference(api_version="batch/v1", kind="Job", name=job, uid=job, controller=True)
-    meta = msgspec.structs.replace(pod.metadata, owner_references=[owner])
-    return make_pod_info(msgspec.structs.replace(pod, metadata=meta))
+    return make_pod_info(changed(pod, metadata={"owner_references": [owner]}))
 
 
-@in_a_loop
 async def test_all_statements_of_a_canary_are_for_its_share_alone():
     text = (
         "mode: canary 50%\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from zoneinfo import ZoneInfo
 
-import msgspec
 import pytest
 
 from engine.configuration.berth import BerthDocument
@@ -19,7 +18,7 @@ from engine.telemetry import ATTEMPTS
 from tests.builders import default_plugins, make_node
 from tests.engine.policy.builders import chain, compiled, compiler
 from tests.engine.test_preemption import settle
-from tests.engine.test_scheduler import BOUND, REFUSED, World, in_a_loop
+from tests.engine.test_scheduler import BOUND, REFUSED, World
 
 
 def world(text, *, nodes=("n1",)):
@@ -35,24 +34,17 @@ def messages(made):
     return [note for _, _, reason, note in made.edge.events if reason == "FailedScheduling"]
 
 
-@in_a_loop
 async def test_a_gate_holds_a_pod_until_it_is_changed():
     made = world('gate: pod.annotation approved=yes message "{pod.name} waits"\n')
     pod = made.comes()
     await made.turn()
     assert made.where() is SubQueue.GATED
     assert made.queue.get(pod.metadata.uid).gating_reasons == ("p waits (p.policy:1)",)
-    made.handlers.pods.on_update(pod, _annotated(pod, approved="yes"))
+    made.edits(pod, metadata={"annotations": {"approved": "yes"}})
     await made.turn()
     assert made.assigned() == ("n1", True)
 
 
-def _annotated(pod, **annotations):
-    meta = msgspec.structs.replace(pod.metadata, annotations=annotations)
-    return msgspec.structs.replace(pod, metadata=meta)
-
-
-@in_a_loop
 async def test_a_gate_is_asked_again_when_a_metric_of_the_cluster_changes():
     made = world(
         'metric price = promql "spot" by cluster\n'
@@ -74,7 +66,6 @@ async def test_a_gate_is_asked_again_when_a_metric_of_the_cluster_changes():
     assert made.assigned() == ("n1", True)
 
 
-@in_a_loop
 async def test_a_gate_may_count_pods_of_the_cluster():
     made = world("gate: count(cluster.pods where it.label app=x) < 1\n")
     first = made.comes("a", labels={"app": "x"})
@@ -86,7 +77,6 @@ async def test_a_gate_may_count_pods_of_the_cluster():
     assert made.where("b") is SubQueue.GATED
 
 
-@in_a_loop
 async def test_a_sort_replaces_the_order_of_the_queue():
     made = world("sort: pod.label[rank] [gold, silver], pod.name desc\n")
     for name, rank in (("a", "silver"), ("b", "gold"), ("c", None), ("d", "gold"), ("e", "tin")):
@@ -95,7 +85,6 @@ async def test_a_sort_replaces_the_order_of_the_queue():
     assert [decision.pod.name for decision in made.decisions] == ["d", "b", "a", "e", "c"]
 
 
-@in_a_loop
 async def test_a_prefilter_looks_at_the_newest_cluster():
     made = world(
         "prefilter: count(cluster.pods where it.label app=x) < 1\n"
@@ -110,7 +99,6 @@ async def test_a_prefilter_looks_at_the_newest_cluster():
     assert message.startswith("0/1 nodes are available: 1 run already (p.policy:1). preemption: ")
 
 
-@in_a_loop
 async def test_the_first_tier_comes_before_every_score():
     text = "first: node.label tier=gold\nscore: 100 - bandwidth/max*100 weight 1000\nweight: 1000\n"
     made = world(text, nodes=())
@@ -122,7 +110,6 @@ async def test_the_first_tier_comes_before_every_score():
     assert made.assigned() == ("b", True)
 
 
-@in_a_loop
 async def test_a_reserve_sees_the_pod_on_its_node():
     made = world('reserve: count(node.pods) <= 1 message "{node.name} is taken"\n')
     made.comes("a")
@@ -136,7 +123,6 @@ async def test_a_reserve_sees_the_pod_on_its_node():
 @pytest.mark.parametrize(
     "rule", ["reserve: count(node.pods) < 1", "permit: count(node.pods) > 0 -> reject"]
 )
-@in_a_loop
 async def test_pods_that_are_refused_do_not_wake_each_other(rule):
     made = world(f"{rule}\n")
     for name in ("a", "b", "c"):
@@ -146,7 +132,6 @@ async def test_pods_that_are_refused_do_not_wake_each_other(rule):
     assert [made.where(name) for name in ("a", "b", "c")] == [SubQueue.UNSCHEDULABLE] * 3
 
 
-@in_a_loop
 async def test_a_permit_allows_and_rejects():
     made = world(
         "permit: pod.namespace is kube-system -> allow\n"
@@ -163,7 +148,6 @@ async def test_a_permit_allows_and_rejects():
 
 @pytest.mark.parametrize("statement", ["prebind: annotate example.com/total = score.total",
                                        'postbind: event "{score.total}"'])  # fmt: skip
-@in_a_loop
 async def test_the_only_feasible_node_has_scores_where_they_are_read(statement):
     made = world(f"score: 40\n{statement}\n")
     made.comes("a")
@@ -173,7 +157,6 @@ async def test_the_only_feasible_node_has_scores_where_they_are_read(statement):
     assert decision.total >= 40
 
 
-@in_a_loop
 async def test_the_only_feasible_node_is_not_scored_for_nobody():
     made = world("score: 40\nprebind: annotate example.com/zone = node.name\n")
     made.comes("a")
@@ -182,7 +165,6 @@ async def test_the_only_feasible_node_is_not_scored_for_nobody():
     assert (decision.total, decision.scores) == (0.0, ())
 
 
-@in_a_loop
 async def test_annotations_ride_on_the_binding_and_events_follow_it():
     made = world(
         "prebind: annotate example.com/zone = node.label[zone], annotate example.com/none ="
@@ -211,7 +193,6 @@ async def test_annotations_ride_on_the_binding_and_events_follow_it():
 LABEL = "prebind: label example.com/node = node.name, label example.com/none = node.label[none]\n"
 
 
-@in_a_loop
 async def test_labels_are_written_before_the_binding_and_seen_at_once():
     made = world(LABEL + "filter: count(node.pods where it.label example.com/node=n1) < 1\n")
     made.comes("a")
@@ -224,7 +205,6 @@ async def test_labels_are_written_before_the_binding_and_seen_at_once():
     assert made.where("b") is SubQueue.UNSCHEDULABLE, "the first one is labelled in the same cycle"
 
 
-@in_a_loop
 async def test_annotations_are_seen_at_once_too():
     made = world(
         "prebind: annotate example.com/node = node.name\n"
@@ -238,7 +218,6 @@ async def test_annotations_are_seen_at_once_too():
 
 
 @pytest.mark.parametrize(("before", "undone"), [({}, None), ({"example.com/node": "old"}, "old")])
-@in_a_loop
 async def test_labels_are_taken_back_if_the_pod_is_not_bound(before, undone):
     made = world(LABEL)
     made.edge.bind_answers.append(REFUSED)
@@ -249,7 +228,6 @@ async def test_labels_are_taken_back_if_the_pod_is_not_bound(before, undone):
     assert made.where("a") is SubQueue.BACKOFF
 
 
-@in_a_loop
 async def test_labels_that_cannot_be_written_fail_the_pod_and_nothing_is_bound():
     made = world(LABEL)
     made.edge.patch_answers.append("pods is forbidden: cannot patch")
@@ -260,22 +238,19 @@ async def test_labels_that_cannot_be_written_fail_the_pod_and_nothing_is_bound()
     assert made.assigned("a") is None
 
 
-@in_a_loop
 async def test_what_postbind_sets_is_written_when_the_pod_is_bound_and_only_then():
     made = world('postbind: annotate example.com/at = node.name, label example.com/done = "yes"\n')
     made.edge.bind_answers.extend([REFUSED, BOUND])
     made.comes("a")
     await made.turn()
     assert made.edge.patches == []
-    made.clock.advance(2.0)
-    await made.turn()
+    await made.turn(after=2.0)
     await made.scheduler.drain()
     meta = {"labels": {"example.com/done": "yes"}, "annotations": {"example.com/at": "n1"}}
     assert made.edge.patches == [("a", {"metadata": {"uid": "uid-default-a", **meta}})]
 
 
 @pytest.mark.parametrize("together", [True, False])
-@in_a_loop
 async def test_a_prefilter_over_nodes_is_asked_with_the_pods_that_were_placed_before(together):
     made = world(
         "prefilter: count(nodes where node.cpu.free >= pod.cpu) >= 2\n", nodes=("n1", "n2")
@@ -288,7 +263,6 @@ async def test_a_prefilter_over_nodes_is_asked_with_the_pods_that_were_placed_be
     assert [name for name, _ in made.edge.binds] == ["a"]
 
 
-@in_a_loop
 async def test_a_dry_run_binds_nothing_and_says_so():
     made = world("bind: pod.label sandbox -> dry run\nbind: default\n")
     made.comes("a", labels={"sandbox": "yes"})
@@ -302,7 +276,6 @@ async def test_a_dry_run_binds_nothing_and_says_so():
 
 
 @pytest.mark.parametrize("how", ["rules", "label", "time"])
-@in_a_loop
 async def test_a_pod_that_was_only_pretended_to_be_bound_is_when_no_rule_says_so_any_more(how):
     made = world('bind: pod.label sandbox and now < time("2025-03-01T10:01:00Z") -> dry run\n')
     pods = [made.comes(name, labels={"sandbox": "yes"}) for name in ("a", "b")]
@@ -313,14 +286,11 @@ async def test_a_pod_that_was_only_pretended_to_be_bound_is_when_no_rule_says_so
     if how == "rules":
         made.scheduler.use(chain({"p.policy": "score: 50\n"}), frozenset({"p"}))
     for pod in pods if how == "label" else ():
-        meta = msgspec.structs.replace(pod.metadata, labels={})
-        made.handlers.pods.on_update(pod, msgspec.structs.replace(pod, metadata=meta))
-    made.clock.advance(61.0 if how == "time" else 11.0)
-    await made.turn()
+        made.edits(pod, metadata={"labels": {}})
+    await made.turn(after=61.0 if how == "time" else 11.0)
     assert sorted(made.edge.binds) == [("a", "n1"), ("b", "n1")]
 
 
-@in_a_loop
 async def test_a_pod_that_is_only_pretended_to_be_bound_is_promised_no_node():
     made = world("")
     low = made.comes("low", node="n1", cpu="2")
@@ -329,12 +299,10 @@ async def test_a_pod_that_is_only_pretended_to_be_bound_is_promised_no_node():
     assert made.edge.nominations == [("high", "n1")]
     made.scheduler.use(chain({"p.policy": "bind: pod.label sandbox -> dry run\n"}), None)
     made.handlers.pods.on_delete(low)
-    made.clock.advance(11.0)
-    await made.turn()
+    await made.turn(after=11.0)
     assert made.edge.nominations == [("high", "n1"), ("high", "")]
 
 
-@in_a_loop
 async def test_nobody_is_evicted_for_a_pod_that_is_only_pretended_to_be_bound():
     made = world("bind: pod.label sandbox -> dry run\n")
     made.comes("low", node="n1", cpu="2")
@@ -372,7 +340,6 @@ def handing_over():
     return made
 
 
-@in_a_loop
 async def test_a_pod_is_handed_to_who_binds_it_and_watched_until_it_is_bound():
     made = handing_over()
     pod = made.comes("a", labels={"far": "yes"})
@@ -390,20 +357,17 @@ async def test_a_pod_is_handed_to_who_binds_it_and_watched_until_it_is_bound():
     assert made.where("a") is None
 
 
-@in_a_loop
 async def test_a_pod_that_nobody_binds_within_a_minute_is_taken_back():
     made = handing_over()
     made.comes("a", labels={"far": "yes"})
     await settle(made)
-    made.clock.advance(60.0)
-    await settle(made)
+    await settle(made, after=60.0)
     assert messages(made) == ["binding rejected: Remote has not bound it within 60 s"]
     undo = {"remote.example.com/node": None}, {"example.com/a": None}
     assert [body["metadata"]["annotations"] for _, body in made.edge.patches[2:]] == [*undo]
     assert (made.assigned("a"), made.where("a")) == (None, SubQueue.BACKOFF)
 
 
-@in_a_loop
 async def test_a_binder_that_the_profile_lacks_is_named():
     made = handing_over()
     bundle = compile_at_once(

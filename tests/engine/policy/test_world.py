@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -23,7 +22,7 @@ from engine.policy.world import (
     QueueTimes,
     SnapshotWorld,
 )
-from tests.builders import Cache, make_node, make_pod, pod_object
+from tests.builders import Cache, changed, make_node, make_pod, pod_object
 
 #: What is known of the outcome is given to actions, not read of the world.
 AVAILABLE = {
@@ -607,8 +606,7 @@ def test_state_of_placed_pods(rich):
 def test_the_workload_of_a_run_of_a_cron_job_is_the_cron_job(kind, name, workload):
     owner = OwnerReference(kind=kind, name=name, controller=True)
     pod = pod_object("p")
-    meta = msgspec.structs.replace(pod.metadata, owner_references=[owner])
-    made = make_pod_info(msgspec.structs.replace(pod, metadata=meta))
+    made = make_pod_info(changed(pod, metadata={"owner_references": [owner]}))
     assert workload_of(made) == workload
 
 

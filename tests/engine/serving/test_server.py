@@ -280,34 +280,30 @@ def test_files_that_change_are_served_and_broken_or_ended_ones_are_not(tmp_path,
     ] * 2
 
 
-def test_our_own_is_kept_in_a_folder_and_renewed_in_time(tmp_path):
+async def test_our_own_is_kept_in_a_folder_and_renewed_in_time(tmp_path):
     clock = ManualClock()
     files = CertificateFiles(folder=str(tmp_path / "certs"), maker=SelfMade())
-
-    async def main():
-        rotating = Rotating(files, clock)
-        task = asyncio.get_running_loop().create_task(rotating.certificates.run())
-        pem, key = tmp_path / "certs" / "berth.crt", tmp_path / "certs" / "berth.key"
-        first = pem.read_bytes()
-        assert key.stat().st_mode & 0o777 == 0o600
-        Certificates(files, clock, host="here")
-        assert pem.read_bytes() == first, "a restart takes the one that is there"
-        spoilt = CertificateFiles(folder=str(tmp_path / "spoilt"), maker=SelfMade())
-        Certificates(spoilt, clock, host="here")
-        key.replace(tmp_path / "spoilt" / "berth.key")
-        Certificates(spoilt, clock, host="here")
-        Certificates(files, clock, host="here")
-        assert pem.read_bytes() != first, "a key that is lost, or another's, is made anew"
-        first = pem.read_bytes()
-        clock.advance(200 * DAY)
-        await rotating.look()
-        assert pem.read_bytes() == first
-        clock.advance(60 * DAY)
-        await rotating.look()
-        assert pem.read_bytes() != first
-        task.cancel()
-
-    asyncio.run(main())
+    rotating = Rotating(files, clock)
+    task = asyncio.get_running_loop().create_task(rotating.certificates.run())
+    pem, key = tmp_path / "certs" / "berth.crt", tmp_path / "certs" / "berth.key"
+    first = pem.read_bytes()
+    assert key.stat().st_mode & 0o777 == 0o600
+    Certificates(files, clock, host="here")
+    assert pem.read_bytes() == first, "a restart takes the one that is there"
+    spoilt = CertificateFiles(folder=str(tmp_path / "spoilt"), maker=SelfMade())
+    Certificates(spoilt, clock, host="here")
+    key.replace(tmp_path / "spoilt" / "berth.key")
+    Certificates(spoilt, clock, host="here")
+    Certificates(files, clock, host="here")
+    assert pem.read_bytes() != first, "a key that is lost, or another's, is made anew"
+    first = pem.read_bytes()
+    clock.advance(200 * DAY)
+    await rotating.look()
+    assert pem.read_bytes() == first
+    clock.advance(60 * DAY)
+    await rotating.look()
+    assert pem.read_bytes() != first
+    task.cancel()
 
 
 def test_a_certificate_of_our_own_is_for_its_host_whatever_that_is():
@@ -321,79 +317,73 @@ def test_a_certificate_of_our_own_is_for_its_host_whatever_that_is():
 # ---- the whole -----------------------------------------------------------------------------------
 
 
-def test_pages_and_checks_over_https():
+async def test_pages_and_checks_over_https():
     def page(query):
         if "nobody" in query:
             raise NoSuchPageError("nobody is here")
         return "{}"
 
-    async def main():
-        wrong = [""]
-        site = Site(
-            {"livez": (PING,), "readyz": (PING, Check("rules", lambda: wrong[0]))},
-            {"/page": Page("application/json", page)},
-        )
-        clock = ManualClock()
-        options = ServerOptions(
-            "127.0.0.1", 0, CertificateFiles(maker=SelfMade()), always_allowed=("/*",)
-        )
-        server = Server(options, site, clock, host="here")
-        no_name = ServerOptions("no..name", 0, options.files)
-        with pytest.raises(ListenError, match=r"cannot listen on no\.\.name, .*another --bind-a"):
-            await Server(no_name, site, clock, host="here").start()
-        async with server.running(), aiohttp.ClientSession() as client:
-            again = ServerOptions("127.0.0.1", server.port, options.files)
-            with pytest.raises(ListenError, match="address already in use; give another port"):
-                await Server(again, site, clock, host="here").start()
+    wrong = [""]
+    site = Site(
+        {"livez": (PING,), "readyz": (PING, Check("rules", lambda: wrong[0]))},
+        {"/page": Page("application/json", page)},
+    )
+    clock = ManualClock()
+    options = ServerOptions(
+        "127.0.0.1", 0, CertificateFiles(maker=SelfMade()), always_allowed=("/*",)
+    )
+    server = Server(options, site, clock, host="here")
+    no_name = ServerOptions("no..name", 0, options.files)
+    with pytest.raises(ListenError, match=r"cannot listen on no\.\.name, .*another --bind-a"):
+        await Server(no_name, site, clock, host="here").start()
+    async with server.running(), aiohttp.ClientSession() as client:
+        again = ServerOptions("127.0.0.1", server.port, options.files)
+        with pytest.raises(ListenError, match="address already in use; give another port"):
+            await Server(again, site, clock, host="here").start()
 
-            async def ask(path, method="GET"):
-                url = f"https://127.0.0.1:{server.port}{path}"
-                async with client.request(method, url, ssl=False) as answer:
-                    return answer.status, await answer.text()
+        async def ask(path, method="GET"):
+            url = f"https://127.0.0.1:{server.port}{path}"
+            async with client.request(method, url, ssl=False) as answer:
+                return answer.status, await answer.text()
 
-            assert await ask("/livez") == (200, "ok")
-            assert await ask("/readyz/rules") == (200, "ok")
-            wrong[0] = "none in force"
-            code, text = await ask("/readyz?verbose")
-            assert (code, "[-]rules failed: reason withheld" in text) == (500, True)
-            assert "none in force" not in text
-            assert (await ask("/readyz?exclude=rules"))[0] == 200
-            assert (await ask("/readyz/none"))[0] == 404
-            assert await ask("/page") == (200, "{}")
-            assert await ask("/page?nobody") == (404, "nobody is here")
-            assert (await ask("/nowhere"))[0] == 404
-            assert (await ask("/page", "POST"))[0] == 405
-
-    asyncio.run(main())
+        assert await ask("/livez") == (200, "ok")
+        assert await ask("/readyz/rules") == (200, "ok")
+        wrong[0] = "none in force"
+        code, text = await ask("/readyz?verbose")
+        assert (code, "[-]rules failed: reason withheld" in text) == (500, True)
+        assert "none in force" not in text
+        assert (await ask("/readyz?exclude=rules"))[0] == 200
+        assert (await ask("/readyz/none"))[0] == 404
+        assert await ask("/page") == (200, "{}")
+        assert await ask("/page?nobody") == (404, "nobody is here")
+        assert (await ask("/nowhere"))[0] == 404
+        assert (await ask("/page", "POST"))[0] == 405
 
 
-def test_a_call_answers_a_body_of_bounded_size():
+async def test_a_call_answers_a_body_of_bounded_size():
     async def answer(body):
         if body == b"bad":
             raise BadCallError("no review")
         return b"[" + body + b"]"
 
-    async def main():
-        site = Site(calls={"/small": Call(answer, 4), "/large": Call(answer, 900_000)})
-        options = ServerOptions(
-            "127.0.0.1", 0, CertificateFiles(maker=SelfMade()), always_allowed=("/*",)
-        )
-        server = Server(options, site, ManualClock(), host="here")
-        async with server.running(), aiohttp.ClientSession() as client:
+    site = Site(calls={"/small": Call(answer, 4), "/large": Call(answer, 900_000)})
+    options = ServerOptions(
+        "127.0.0.1", 0, CertificateFiles(maker=SelfMade()), always_allowed=("/*",)
+    )
+    server = Server(options, site, ManualClock(), host="here")
+    async with server.running(), aiohttp.ClientSession() as client:
 
-            async def ask(path, body, method="POST"):
-                url = f"https://127.0.0.1:{server.port}{path}"
-                async with client.request(method, url, data=body, ssl=False) as got:
-                    return got.status, await got.read()
+        async def ask(path, body, method="POST"):
+            url = f"https://127.0.0.1:{server.port}{path}"
+            async with client.request(method, url, data=body, ssl=False) as got:
+                return got.status, await got.read()
 
-            assert await ask("/small", b"1234") == (200, b"[1234]")
-            assert await ask("/small", b"12345") == (413, b"the body is larger than 4 bytes")
-            assert await ask("/large", b"1" * 900_000) == (200, b"[" + b"1" * 900_000 + b"]")
-            assert (await ask("/large", b"1" * 900_001))[0] == 413
-            assert await ask("/small", b"bad") == (400, b"no review")
-            assert await ask("/small", b"", "GET") == (405, b"only POST is allowed")
-
-    asyncio.run(main())
+        assert await ask("/small", b"1234") == (200, b"[1234]")
+        assert await ask("/small", b"12345") == (413, b"the body is larger than 4 bytes")
+        assert await ask("/large", b"1" * 900_000) == (200, b"[" + b"1" * 900_000 + b"]")
+        assert (await ask("/large", b"1" * 900_001))[0] == 413
+        assert await ask("/small", b"bad") == (400, b"no review")
+        assert await ask("/small", b"", "GET") == (405, b"only POST is allowed")
 
 
 @pytest.mark.parametrize("run", [asyncio.run, run_in_loop], ids=["asyncio", "libuv"])
@@ -450,7 +440,7 @@ def test_connections_count_before_they_are_secure(run):
     run(main())
 
 
-def test_calls_are_for_those_who_show_a_certificate_where_that_is_asked(tmp_path):
+async def test_calls_are_for_those_who_show_a_certificate_where_that_is_asked(tmp_path):
     authority, other = Authority(tmp_path / "one"), Authority(tmp_path / "other")
 
     def shows(pair):
@@ -481,43 +471,40 @@ def test_calls_are_for_those_who_show_a_certificate_where_that_is_asked(tmp_path
     async def answer(body):
         return body
 
-    async def main():
-        site = Site({"livez": (PING,)}, calls={"/call": Call(answer, 4)})
-        options = ServerOptions(
-            "127.0.0.1",
-            0,
-            CertificateFiles(maker=SelfMade()),
-            always_allowed=("/*",),
-            client_ca=str(authority.certificate),
-        )
-        server = Server(options, site, ManualClock(), host="here")
-        async with server.running(), aiohttp.ClientSession() as client:
-            url = f"https://127.0.0.1:{server.port}"
+    site = Site({"livez": (PING,)}, calls={"/call": Call(answer, 4)})
+    options = ServerOptions(
+        "127.0.0.1",
+        0,
+        CertificateFiles(maker=SelfMade()),
+        always_allowed=("/*",),
+        client_ca=str(authority.certificate),
+    )
+    server = Server(options, site, ManualClock(), host="here")
+    async with server.running(), aiohttp.ClientSession() as client:
+        url = f"https://127.0.0.1:{server.port}"
 
-            async def called(pair):
-                async with client.post(f"{url}/call", data=b"1", ssl=shows(pair)) as got:
-                    return got.status
+        async def called(pair):
+            async with client.post(f"{url}/call", data=b"1", ssl=shows(pair)) as got:
+                return got.status
 
-            assert await called(pair) == 200
-            assert await called(None) == 401
-            for version in shown:
-                _, session = await asyncio.to_thread(resumed, server.port, version)
-                again = await asyncio.to_thread(resumed, server.port, version, session)
-                assert again[0] is (version is ssl.TLSVersion.TLSv1_2)
-            _, session = await asyncio.to_thread(resumed, server.port, ssl.TLSVersion.TLSv1_2)
-            with pytest.raises(aiohttp.ClientError):
-                await called(other.client("kube-scheduler"))
-            other.certificate.replace(authority.certificate)
-            server._certificates._renew()
-            with pytest.raises((ssl.SSLError, ConnectionError)):
-                await asyncio.to_thread(resumed, server.port, ssl.TLSVersion.TLSv1_2, session)
-            assert await called(other.client("kube-scheduler")) == 200
-            with pytest.raises(aiohttp.ClientError):
-                await called(pair)
-            async with client.get(f"{url}/livez", ssl=shows(None)) as got:
-                assert got.status == 200
-
-    asyncio.run(main())
+        assert await called(pair) == 200
+        assert await called(None) == 401
+        for version in shown:
+            _, session = await asyncio.to_thread(resumed, server.port, version)
+            again = await asyncio.to_thread(resumed, server.port, version, session)
+            assert again[0] is (version is ssl.TLSVersion.TLSv1_2)
+        _, session = await asyncio.to_thread(resumed, server.port, ssl.TLSVersion.TLSv1_2)
+        with pytest.raises(aiohttp.ClientError):
+            await called(other.client("kube-scheduler"))
+        other.certificate.replace(authority.certificate)
+        server._certificates._renew()
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await asyncio.to_thread(resumed, server.port, ssl.TLSVersion.TLSv1_2, session)
+        assert await called(other.client("kube-scheduler")) == 200
+        with pytest.raises(aiohttp.ClientError):
+            await called(pair)
+        async with client.get(f"{url}/livez", ssl=shows(None)) as got:
+            assert got.status == 200
     files = CertificateFiles(maker=SelfMade())
     wrong = ServerOptions("127.0.0.1", 0, files, client_ca=str(tmp_path / "none"))
     with pytest.raises(CertificateError, match=r"--client-ca-file: .*none: No such file"):

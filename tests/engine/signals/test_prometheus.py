@@ -136,24 +136,21 @@ async def serving(*answers: Answer, tls: ssl.SSLContext | None = None) -> AsyncI
 SPEC = SignalSpec("m", 'rate(x{device="eth0"}[5m])')
 
 
-def test_one_question_for_all_nodes_when_it_is_due() -> None:
-    async def run() -> None:
-        async with serving(vector(a=1, b=2), vector(a=3, b="NaN", c="+Inf")) as bench:
-            bench.store.set_specs([SPEC])
-            refresher = bench.refresher()
-            assert await refresher.turn() == 15.0
-            assert bench.read() == [1, 2]
-            request = bench.asked[0]
-            assert (request.path, request.query["query"]) == ("/api/v1/query", SPEC.query)
-            bench.clock.advance(14.0)
-            assert await refresher.turn() == 1.0
-            bench.clock.advance(1.0)
-            await refresher.turn()
-            assert bench.read() == [3, 2]
-            assert (len(bench.asked), bench.came) == (2, 2)
-            assert bench.telemetry[Count.SIGNAL_QUERIES] == 2
-
-    asyncio.run(run())
+async def test_one_question_for_all_nodes_when_it_is_due():
+    async with serving(vector(a=1, b=2), vector(a=3, b="NaN", c="+Inf")) as bench:
+        bench.store.set_specs([SPEC])
+        refresher = bench.refresher()
+        assert await refresher.turn() == 15.0
+        assert bench.read() == [1, 2]
+        request = bench.asked[0]
+        assert (request.path, request.query["query"]) == ("/api/v1/query", SPEC.query)
+        bench.clock.advance(14.0)
+        assert await refresher.turn() == 1.0
+        bench.clock.advance(1.0)
+        await refresher.turn()
+        assert bench.read() == [3, 2]
+        assert (len(bench.asked), bench.came) == (2, 2)
+        assert bench.telemetry[Count.SIGNAL_QUERIES] == 2
 
 
 @pytest.mark.parametrize(
@@ -188,65 +185,59 @@ def test_one_question_for_all_nodes_when_it_is_due() -> None:
         ),
     ],
 )
-def test_a_bad_question_is_left_alone_and_the_others_go_on(
+async def test_a_bad_question_is_left_alone_and_the_others_go_on(
     answer: Answer, why: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def run() -> None:
-        async with serving(vector(a=1), answer) as bench:
-            bench.store.set_specs([SPEC])
-            refresher = bench.refresher()
-            refresher._session.most_bytes = 2000
-            waits = []
-            for _ in range(5):
-                waits.append(await refresher.turn())
-                bench.clock.advance(waits[-1])
-            assert waits == [15, 15, 30, 60, 60]
-            assert bench.read()[0] != bench.read()[0], "stale by now"
-            [status] = bench.store.status()
-            assert why in status.error
-            assert status.age_seconds == 180
-            bench.answers[:] = [vector(a=2)]
-            await refresher.turn()
-            assert bench.store.status()[0].error == ""
-            assert [r.levelname for r in caplog.records if r.name.startswith("engine")] == [
-                "WARNING",
-                "INFO",
-            ]
-            bench.clock.advance(15.0)
-            bench.answers[:] = [answer]
-            assert await refresher.turn() == 15, "the backoff started anew"
-
+):
     caplog.set_level(logging.INFO, "engine")
-    asyncio.run(run())
+    async with serving(vector(a=1), answer) as bench:
+        bench.store.set_specs([SPEC])
+        refresher = bench.refresher()
+        refresher._session.most_bytes = 2000
+        waits = []
+        for _ in range(5):
+            waits.append(await refresher.turn())
+            bench.clock.advance(waits[-1])
+        assert waits == [15, 15, 30, 60, 60]
+        assert bench.read()[0] != bench.read()[0], "stale by now"
+        [status] = bench.store.status()
+        assert why in status.error
+        assert status.age_seconds == 180
+        bench.answers[:] = [vector(a=2)]
+        await refresher.turn()
+        assert bench.store.status()[0].error == ""
+        assert [r.levelname for r in caplog.records if r.name.startswith("engine")] == [
+            "WARNING",
+            "INFO",
+        ]
+        bench.clock.advance(15.0)
+        bench.answers[:] = [answer]
+        assert await refresher.turn() == 15, "the backoff started anew"
 
 
 @pytest.mark.parametrize("answer", [hang, drip, text("busy", 503), text("slow down", 429)])
-def test_a_server_that_does_not_answer_is_asked_once_for_all(
+async def test_a_server_that_does_not_answer_is_asked_once_for_all(
     answer: Answer, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def run() -> None:
-        async with serving(answer) as bench:
-            bench.store.set_specs(
-                [SPEC, SignalSpec("n", "other"), SignalSpec("o", "third", name="third one")]
-            )
-            short = answer in (hang, drip)
-            refresher = bench.refresher(timeout_seconds=0.04 if short else 5.0)
-            assert await refresher.turn() == 15.0
-            assert bench.telemetry[Count.SIGNAL_QUERIES] == 1
-            assert all(status.error for status in bench.store.status())
-            (told,) = [r for r in caplog.records if r.name.startswith("engine")]
-            assert told.message.endswith("until they are stale: m, n, third one")
-            bench.clock.advance(15.0)
-            assert await refresher.turn() == 30.0
-            if short:
-                return
-            bench.answers[:] = [vector(a=1)]
-            bench.clock.advance(30.0)
-            await refresher.turn()
-            assert len(bench.asked) == 5
-            assert not any(status.error for status in bench.store.status())
-
-    asyncio.run(run())
+):
+    async with serving(answer) as bench:
+        bench.store.set_specs(
+            [SPEC, SignalSpec("n", "other"), SignalSpec("o", "third", name="third one")]
+        )
+        short = answer in (hang, drip)
+        refresher = bench.refresher(timeout_seconds=0.04 if short else 5.0)
+        assert await refresher.turn() == 15.0
+        assert bench.telemetry[Count.SIGNAL_QUERIES] == 1
+        assert all(status.error for status in bench.store.status())
+        (told,) = [r for r in caplog.records if r.name.startswith("engine")]
+        assert told.message.endswith("until they are stale: m, n, third one")
+        bench.clock.advance(15.0)
+        assert await refresher.turn() == 30.0
+        if short:
+            return
+        bench.answers[:] = [vector(a=1)]
+        bench.clock.advance(30.0)
+        await refresher.turn()
+        assert len(bench.asked) == 5
+        assert not any(status.error for status in bench.store.status())
 
 
 @pytest.mark.parametrize(
@@ -257,7 +248,7 @@ def test_a_server_that_does_not_answer_is_asked_once_for_all(
         (b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n", b" "),
     ],
 )
-def test_one_deadline_over_headers_and_body_and_no_thread_stays(head: bytes, drop: bytes) -> None:
+async def test_one_deadline_over_headers_and_body_and_no_thread_stays(head: bytes, drop: bytes):
     """Byte by byte, each in time, for as long as the other side listens."""
     gone = asyncio.Event()
 
@@ -271,20 +262,17 @@ def test_one_deadline_over_headers_and_body_and_no_thread_stays(head: bytes, dro
         writer.close()
         gone.set()
 
-    async def run() -> None:
-        before = threading.active_count()
-        server = await asyncio.start_server(dribble, "127.0.0.1", 0)
-        bench = Bench(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", [])
-        bench.store.set_specs([SPEC])
-        async with asyncio.timeout(20):
-            await bench.refresher(timeout_seconds=0.05).turn()
-            assert bench.store.status()[0].error == "no complete answer in time"
-            while threading.active_count() > before:  # noqa: ASYNC110 - a few turns of the loop
-                await asyncio.sleep(0.005)
-            await gone.wait()
-        server.close()
-
-    asyncio.run(run())
+    before = threading.active_count()
+    server = await asyncio.start_server(dribble, "127.0.0.1", 0)
+    bench = Bench(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", [])
+    bench.store.set_specs([SPEC])
+    async with asyncio.timeout(20):
+        await bench.refresher(timeout_seconds=0.05).turn()
+        assert bench.store.status()[0].error == "no complete answer in time"
+        while threading.active_count() > before:  # noqa: ASYNC110 - a few turns of the loop
+            await asyncio.sleep(0.005)
+        await gone.wait()
+    server.close()
 
 
 HANGING = """
@@ -315,165 +303,139 @@ print("ended")
 """
 
 
-def test_a_process_ends_whatever_prometheus_does() -> None:
+def test_a_process_ends_whatever_prometheus_does():
     ran = subprocess.run(
         [sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=60, check=False
     )
     assert (ran.stdout, ran.stderr, ran.returncode) == ("ended\n", "", 0)
 
 
-def test_a_refused_connection_keeps_the_values_until_they_are_stale(
+async def test_a_refused_connection_keeps_the_values_until_they_are_stale(
     caplog: pytest.LogCaptureFixture,
-) -> None:
-    async def run() -> None:
-        async with serving(vector(a=1)) as bench:
-            bench.store.set_specs([SPEC])
-            asked = bench.url.replace("//", "//me:s3cret@")
-            refresher = bench.refresher(url=asked)
-            await refresher.turn()
-        bench.clock.advance(15.0)
+):
+    async with serving(vector(a=1)) as bench:
+        bench.store.set_specs([SPEC])
+        asked = bench.url.replace("//", "//me:s3cret@")
+        refresher = bench.refresher(url=asked)
         await refresher.turn()
-        assert f"Prometheus at {bench.url} cannot be asked (connection refused)" in caplog.text
-        assert bench.read()[0] == 1
-        assert bench.store.status()[0].error == "connection refused"
-        bench.clock.advance(106.0)
-        assert bench.read()[0] != 1
-
-    asyncio.run(run())
-
-
-def test_the_cycle_does_not_wait_for_a_hung_server() -> None:
-    async def run() -> None:
-        async with serving(hang) as bench:
-            bench.store.set_specs([SPEC])
-            task = asyncio.create_task(bench.refresher().run())
-            for _ in range(5):
-                await asyncio.sleep(0.001)
-                bench.read()
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    asyncio.run(run())
+    bench.clock.advance(15.0)
+    await refresher.turn()
+    assert f"Prometheus at {bench.url} cannot be asked (connection refused)" in caplog.text
+    assert bench.read()[0] == 1
+    assert bench.store.status()[0].error == "connection refused"
+    bench.clock.advance(106.0)
+    assert bench.read()[0] != 1
 
 
-def test_run_asks_new_metrics_soon() -> None:
-    async def run() -> None:
-        async with serving(vector(a=1)) as bench:
-            task = asyncio.create_task(bench.refresher().run())
+async def test_the_cycle_does_not_wait_for_a_hung_server():
+    async with serving(hang) as bench:
+        bench.store.set_specs([SPEC])
+        task = asyncio.create_task(bench.refresher().run())
+        while not bench.asked:  # noqa: ASYNC110 - a few turns of the loop
             await asyncio.sleep(0.001)
-            bench.store.set_specs([SPEC])
-            while not bench.came:  # noqa: ASYNC110 - a few turns of the loop
-                await asyncio.sleep(0.001)
-            bench.read()
-            assert bench.store.status()[0].matched == 1
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    asyncio.run(run())
+        assert bench.read()[0] != bench.read()[0], "no value yet"
+        assert (bench.store.status()[0].error, bench.came) == ("", 0), "the question is open"
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
-def test_the_token_is_read_each_time(tmp_path: Path) -> None:
-    async def run() -> None:
-        token = tmp_path / "token"
-        async with serving(vector(a=1)) as bench:
-            bench.store.set_specs([SPEC])
-            refresher = bench.refresher(token_file=str(token), headers={"X-Scope-OrgID": "a|b"})
-            await refresher.turn()
-            assert "token file" in bench.store.status()[0].error
-            for word in ("one", "two"):
-                token.write_text(word + "\n")
-                bench.clock.advance(15.0)
-                await refresher.turn()
-                headers = bench.asked[-1].headers
-                assert headers["Authorization"] == f"Bearer {word}"
-                assert headers["X-Scope-OrgID"] == "a|b"
-
-    asyncio.run(run())
+async def test_run_asks_new_metrics_soon():
+    async with serving(vector(a=1)) as bench:
+        task = asyncio.create_task(bench.refresher().run())
+        await asyncio.sleep(0.001)
+        bench.store.set_specs([SPEC])
+        while not bench.came:  # noqa: ASYNC110 - a few turns of the loop
+            await asyncio.sleep(0.001)
+        bench.read()
+        assert bench.store.status()[0].matched == 1
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
-def test_a_password_is_read_each_time_and_shown_as_basic_auth(tmp_path: Path) -> None:
-    async def run() -> None:
-        password = tmp_path / "password"
-        async with serving(vector(a=1)) as bench:
-            bench.store.set_specs([SPEC])
-            refresher = bench.refresher(username="us er", password_file=str(password))
-            for text, why in (("", "it is empty"), ("a\nb", "it has several lines")):
-                password.write_text(text)
-                bench.clock.advance(120.0)
-                await refresher.turn()
-                assert bench.store.status()[0].error == f"password file {password}: {why}"
-            password.write_text("ö:1\n")
-            bench.clock.advance(120.0)
-            await refresher.turn()
-            shown = bench.asked[-1].headers["Authorization"].removeprefix("Basic ")
-            assert b64decode(shown).decode() == "us er:ö:1"
-
-    asyncio.run(run())
-
-
-def test_tls_trusts_the_file_as_it_is_now(tmp_path: Path) -> None:
-    """First no file, then another's authority, then the right one; then none is needed."""
-
-    async def run() -> None:
-        pair = (authority := Authority(tmp_path / "right")).server("prometheus")
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(pair.certificate, pair.key)
-        trusted = tmp_path / "ca.crt"
-        async with serving(vector(a=1), tls=tls) as bench:
-            bench.store.set_specs([SPEC])
-            refresher = bench.refresher(ca_file=str(trusted))
-            errors = []
-            for file in (None, Authority(tmp_path / "wrong").certificate, authority.certificate):
-                if file is not None:
-                    trusted.write_bytes(file.read_bytes())
-                bench.clock.advance(120.0)
-                await refresher.turn()
-                errors.append(bench.store.status()[0].error)
-            assert errors[0] == f"CA file {trusted}: No such file or directory"
-            assert "CERTIFICATE_VERIFY_FAILED" in errors[1]
-            assert errors[2] == ""
-            bench.clock.advance(120.0)
-            await bench.refresher(insecure_skip_verify=True).turn()
-            assert bench.store.status()[0].error == ""
-
-    asyncio.run(run())
-
-
-def test_replicas_come_back_to_a_server_that_was_away_one_after_the_other() -> None:
-    async def run() -> None:
-        due = []
-        for seed in range(3):
-            async with serving(text("", 500)) as bench:
-                bench.store.set_specs([SPEC])
-                refresher = PrometheusRefresher(
-                    bench.store,
-                    PrometheusSection(url=bench.url),
-                    clock=bench.clock,
-                    telemetry=bench.telemetry,
-                    random=Random(seed),
-                )
-                due.append(await refresher.turn())
-        assert len(set(due)) == 3
-        assert all(15.0 <= seconds <= 18.0 for seconds in due)
-
-    asyncio.run(run())
-
-
-def test_a_metric_that_is_no_longer_read_is_no_longer_asked() -> None:
-    async def run() -> None:
-        async with serving(vector(a=1)) as bench:
-            bench.store.set_specs([SPEC])
-            refresher = bench.refresher()
-            await refresher.turn()
-            bench.store.set_specs([])
+async def test_the_token_is_read_each_time(tmp_path: Path):
+    token = tmp_path / "token"
+    async with serving(vector(a=1)) as bench:
+        bench.store.set_specs([SPEC])
+        refresher = bench.refresher(token_file=str(token), headers={"X-Scope-OrgID": "a|b"})
+        await refresher.turn()
+        assert "token file" in bench.store.status()[0].error
+        for word in ("one", "two"):
+            token.write_text(word + "\n")
             bench.clock.advance(15.0)
             await refresher.turn()
-            assert len(bench.asked) == 1
+            headers = bench.asked[-1].headers
+            assert headers["Authorization"] == f"Bearer {word}"
+            assert headers["X-Scope-OrgID"] == "a|b"
 
-    asyncio.run(run())
+
+async def test_a_password_is_read_each_time_and_shown_as_basic_auth(tmp_path: Path):
+    password = tmp_path / "password"
+    async with serving(vector(a=1)) as bench:
+        bench.store.set_specs([SPEC])
+        refresher = bench.refresher(username="us er", password_file=str(password))
+        for text, why in (("", "it is empty"), ("a\nb", "it has several lines")):
+            password.write_text(text)
+            bench.clock.advance(120.0)
+            await refresher.turn()
+            assert bench.store.status()[0].error == f"password file {password}: {why}"
+        password.write_text("ö:1\n")
+        bench.clock.advance(120.0)
+        await refresher.turn()
+        shown = bench.asked[-1].headers["Authorization"].removeprefix("Basic ")
+        assert b64decode(shown).decode() == "us er:ö:1"
 
 
-def test_series_without_a_number_or_a_name() -> None:
+async def test_tls_trusts_the_file_as_it_is_now(tmp_path: Path):
+    """First no file, then another's authority, then the right one; then none is needed."""
+    authority = Authority(tmp_path / "right")
+    trusted = tmp_path / "ca.crt"
+    async with serving(vector(a=1), tls=authority.tls()) as bench:
+        bench.store.set_specs([SPEC])
+        refresher = bench.refresher(ca_file=str(trusted))
+        errors = []
+        for file in (None, Authority(tmp_path / "wrong").certificate, authority.certificate):
+            if file is not None:
+                trusted.write_bytes(file.read_bytes())
+            bench.clock.advance(120.0)
+            await refresher.turn()
+            errors.append(bench.store.status()[0].error)
+        assert errors[0] == f"CA file {trusted}: No such file or directory"
+        assert "CERTIFICATE_VERIFY_FAILED" in errors[1]
+        assert errors[2] == ""
+        bench.clock.advance(120.0)
+        await bench.refresher(insecure_skip_verify=True).turn()
+        assert bench.store.status()[0].error == ""
+
+
+async def test_replicas_come_back_to_a_server_that_was_away_one_after_the_other():
+    due = []
+    for seed in range(3):
+        async with serving(text("", 500)) as bench:
+            bench.store.set_specs([SPEC])
+            refresher = PrometheusRefresher(
+                bench.store,
+                PrometheusSection(url=bench.url),
+                clock=bench.clock,
+                telemetry=bench.telemetry,
+                random=Random(seed),
+            )
+            due.append(await refresher.turn())
+    assert len(set(due)) == 3
+    assert all(15.0 <= seconds <= 18.0 for seconds in due)
+
+
+async def test_a_metric_that_is_no_longer_read_is_no_longer_asked():
+    async with serving(vector(a=1)) as bench:
+        bench.store.set_specs([SPEC])
+        refresher = bench.refresher()
+        await refresher.turn()
+        bench.store.set_specs([])
+        bench.clock.advance(15.0)
+        await refresher.turn()
+        assert len(bench.asked) == 1
+
+
+def test_series_without_a_number_or_a_name():
     result = json.dumps(
         [
             {"metric": {"node": "a", "instance": "b:1"}, "value": [1.5, "2"]},
@@ -488,23 +450,20 @@ def test_series_without_a_number_or_a_name() -> None:
     assert parse_vector(result, ("instance", "node"), every=True) == both
 
 
-def test_one_value_of_the_cluster() -> None:
-    async def run() -> None:
-        spec = SignalSpec("m", "sum(x)", of="cluster")
-        answers = [
-            success({"resultType": "vector", "result": [{"metric": {}, "value": [NOW, "4"]}]}),
-            vector(a=1, b=2),
-        ]
-        async with serving(*answers) as bench:
-            bench.store.set_specs([spec])
-            refresher = bench.refresher()
-            await refresher.turn()
-            view = bench.store.view(bench.cache, NOW)
-            assert view.values("m") == {(): 4.0}
-            assert (bench.asked[0].query["query"], bench.came) == ("sum(x)", 1)
-            bench.clock.advance(15.0)
-            await refresher.turn()
-            assert bench.store.view(bench.cache, NOW).values("m") == {}
-            assert bench.came == 2, "pods are told of a value that went, too"
-
-    asyncio.run(run())
+async def test_one_value_of_the_cluster():
+    spec = SignalSpec("m", "sum(x)", of="cluster")
+    answers = [
+        success({"resultType": "vector", "result": [{"metric": {}, "value": [NOW, "4"]}]}),
+        vector(a=1, b=2),
+    ]
+    async with serving(*answers) as bench:
+        bench.store.set_specs([spec])
+        refresher = bench.refresher()
+        await refresher.turn()
+        view = bench.store.view(bench.cache, NOW)
+        assert view.values("m") == {(): 4.0}
+        assert (bench.asked[0].query["query"], bench.came) == ("sum(x)", 1)
+        bench.clock.advance(15.0)
+        await refresher.turn()
+        assert bench.store.view(bench.cache, NOW).values("m") == {}
+        assert bench.came == 2, "pods are told of a value that went, too"

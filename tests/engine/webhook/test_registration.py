@@ -190,24 +190,20 @@ def test_a_secret_that_somebody_spoilt_is_made_anew_at_once(wrong):
     assert server.trusted[-2:] == [now + first, now]
 
 
-def test_the_api_server_finds_the_service_in_the_certificate_that_it_trusts():
+async def test_the_api_server_finds_the_service_in_the_certificate_that_it_trusts():
     server = Server()
     pair = replica(server, SystemClock())
-
-    async def main():
-        await pair.look()
-        listening = await asyncio.start_server(
-            lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=pair.served.context
-        )
-        port = listening.sockets[0].getsockname()[1]
-        trusting = ssl.create_default_context(cadata=server.data_of("tls.crt").decode())
-        _, writer = await asyncio.open_connection(
-            "127.0.0.1", port, ssl=trusting, server_hostname="berth-webhook.berth-system.svc"
-        )
-        writer.close()
-        listening.close()
-
-    asyncio.run(main())
+    await pair.look()
+    listening = await asyncio.start_server(
+        lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=pair.served.context
+    )
+    port = listening.sockets[0].getsockname()[1]
+    trusting = ssl.create_default_context(cadata=server.data_of("tls.crt").decode())
+    _, writer = await asyncio.open_connection(
+        "127.0.0.1", port, ssl=trusting, server_hostname="berth-webhook.berth-system.svc"
+    )
+    writer.close()
+    listening.close()
 
 
 def test_what_fails_is_told_once_and_tried_again_soon(caplog):
