@@ -235,12 +235,9 @@ class SignalStore:
         if new is not None:
             self._directory.put(new)
         elif old is not None:
-            self._remove(old.metadata.name)
-
-    def _remove(self, name: str) -> None:
-        self._directory.remove(name)
-        for samples in (*self._entries.values(), *self._retired.values()):
-            samples.forget(name)
+            self._directory.remove(old.metadata.name)
+            for samples in (*self._entries.values(), *self._retired.values()):
+                samples.forget(old.metadata.name)
 
     # --- samples
 
@@ -322,15 +319,10 @@ class SignalStore:
         return self._epoch
 
     def _meet(self, nodes: NodeColumns) -> None:
-        """Takes in the nodes that nobody told of, and forgets those that are there no longer."""
-        directory = self._directory
-        rows = np.flatnonzero(nodes.present).tolist()
-        for row in rows:
-            if nodes.name(row) not in directory.nodes:
-                directory.put(nodes.node(row))
-        if len(directory.nodes) > 2 * len(rows) + _RETIRED:
-            for name in [n for n in directory.nodes if nodes.row(n) < 0]:
-                self._remove(name)
+        """Takes in the nodes that nobody told of."""
+        for row in np.flatnonzero(nodes.present).tolist():
+            if nodes.name(row) not in self._directory.nodes:
+                self._directory.put(nodes.node(row))
 
     def _next_stale(self, now: float) -> float:
         """When the first of the samples that are good now turns stale."""
