@@ -420,6 +420,8 @@ def test_other_documents_are_refused(text, found, refused):
 def test_other_versions_are_refused(refused):
     said = refused("apiVersion: berth.dev/v2\nkind: BerthConfiguration\n")
     assert said == "apiVersion: must be 'berth.dev/v1'"
+    said = refused(STOCK.replace("/v1", "/v1beta3"))
+    assert said == f"apiVersion: must be '{SCHEDULER_API}'; `berth convert FILE` rewrites it"
 
 
 def test_a_file_that_cannot_be_read(tmp_path):
