@@ -54,8 +54,8 @@ def queue_hooks(framework: AnyFramework, newest: Callable[[], Snapshot]) -> Queu
         sort_key=lambda pod, queued_at: framework.sort_key(pod, queued_at, newest()),
         pre_enqueue=lambda pod: framework.pre_enqueue(pod, newest()),
         hints=framework.hints(),
-        turns_at=lambda pod, plugins: framework.turns_at(pod, newest(), plugins),
-        gates_move=framework.gates_move,
+        recheck_at=lambda pod, plugins: framework.recheck_at(pod, newest(), plugins),
+        gates_volatile=framework.gates_volatile,
         order=framework.sorter,
         class_key=lambda pod: alike(framework, pod, newest()),
         kin=(lambda pod: framework.kin(pod, newest())) if framework.gangs else None,
@@ -70,11 +70,11 @@ def alike(framework: AnyFramework, pod: PodInfo, snapshot: Snapshot) -> Hashable
     """
     if snapshot.nominations.node_of(pod.uid):
         return None
-    key = None if framework.keys_move else framework.class_key(pod, snapshot)
+    key = None if framework.keys_volatile else framework.class_key(pod, snapshot)
     if framework.gangs:  # what one gang was told says nothing of another
         key = None if key is None else (key, framework.kin(pod, snapshot))
     own = framework.of(pod)
-    if key is None or not own.rescues:
+    if key is None or not own.has_post_filter:
         return key
-    rescue = own.rescue_key(pod)
+    rescue = own.post_filter_key(pod)
     return None if rescue is None else (key, rescue)

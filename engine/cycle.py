@@ -126,7 +126,7 @@ def conclude(
     """
     decision = decide(pod, snapshot, framework, opinion)
     decision.opinion = opinion
-    if decision.rejections is not None and decision.rejections.nodes and framework.rescues:
+    if decision.rejections is not None and decision.rejections.nodes and framework.has_post_filter:
         progress = progress or SearchProgress()
         try:
             decision.rescue = framework.post_filter(pod, snapshot, decision.rejections, progress)

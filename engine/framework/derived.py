@@ -27,7 +27,7 @@ Changes = tuple[NDArray[np.intp], NDArray[np.integer]]
 """Rows, each once, and why each changed."""
 
 
-class Place:
+class LogPosition:
     """A reader's position in the change log."""
 
     __slots__ = ("generation", "layout")
@@ -65,7 +65,7 @@ class Shared:
     column: NDArray[Any] = field(default_factory=lambda: np.empty(0))
     cells: memoryview[Any] = NO_CELLS
     """The column, for single rows; good as long as the layout stays."""
-    place: Place = field(default_factory=Place)
+    place: LogPosition = field(default_factory=LogPosition)
     uniform: bool = True
     """All True, or all 0."""
     answers: int = 0

@@ -161,7 +161,7 @@ class Rescuers:
             UnfinishedError: a slice of `progress` is used up.
         """
         framework = self.basis.framework_of(pod)
-        if rejections is None or not rejections.nodes or not framework.rescues:
+        if rejections is None or not rejections.nodes or not framework.has_post_filter:
             return _NOTHING
         snapshot = self.basis.snapshot()
         try:

@@ -118,8 +118,8 @@ ROWS = "s.nodes.present[rows]"
         (f"score=lambda t, p, s, rows: {ROWS} * np.nan", "a score is not a finite number"),
         ("tiers=lambda *_: None", "tiers returns NoneType"),
         ("reserve=lambda *_: None", "reserve returns NoneType instead of Reserved"),
-        ("permit=lambda *_: Status.SUCCESS", "permit returns Status instead of Permitted"),
-        ("pre_bind=lambda *_: True", "pre_bind returns bool instead of PreBound"),
+        ("permit=lambda *_: Status.SUCCESS", "permit returns Status instead of PermitResult"),
+        ("pre_bind=lambda *_: True", "pre_bind returns bool instead of PreBindResult"),
         ("post_bind=lambda *_: None", "post_bind returns NoneType instead of list | tuple"),
     ],
 )
