@@ -54,8 +54,8 @@ def queue_hooks(framework: AnyFramework, newest: Callable[[], Snapshot]) -> Queu
         lambda pod, queued_at: framework.sort_key(pod, queued_at, newest()),
         lambda pod: framework.pre_enqueue(pod, newest()),
         framework.hints(),
-        lambda pod, plugins: framework.turns_at(pod, newest(), plugins),
-        framework.gates_move,
+        lambda pod, plugins: framework.recheck_at(pod, newest(), plugins),
+        framework.gates_volatile,
         framework.sorter,
         lambda pod: _alike(framework, pod, newest()),
         (lambda pod: framework.kin(pod, newest())) if framework.gangs else None,
@@ -70,11 +70,11 @@ def _alike(framework: AnyFramework, pod: PodInfo, snapshot: Snapshot) -> Hashabl
     """
     if snapshot.nominations.node_of(pod.uid):
         return None
-    key = None if framework.keys_move else framework.class_key(pod, snapshot)
+    key = None if framework.keys_volatile else framework.class_key(pod, snapshot)
     if framework.gangs:  # what one gang was told says nothing of another
         key = None if key is None else (key, framework.kin(pod, snapshot))
     own = framework.of(pod)
-    if key is None or not own.rescues:
+    if key is None or not own.has_post_filter:
         return key
-    rescue = own.rescue_key(pod)
+    rescue = own.post_filter_key(pod)
     return None if rescue is None else (key, rescue)

@@ -124,7 +124,7 @@ def conclude(
     """
     decision = decide(pod, snapshot, framework, opinion)
     decision.opinion = opinion
-    if decision.rejections is not None and decision.rejections.nodes and framework.rescues:
+    if decision.rejections is not None and decision.rejections.nodes and framework.has_post_filter:
         try:
             decision.rescue = framework.post_filter(pod, snapshot, decision.rejections, progress)
         except PluginError as fault:

@@ -82,7 +82,7 @@ class Failures:
         """
         if not seen:
             self.cache.forget(queued.pod.uid)
-        queued.pretended = True
+        queued.was_dry_run = True
         if self.queue.requeue_rejected(queued, frozenset({plugin}), alone=True):
             self.nominated(queued.pod, "")
             self.notices.dry_run(queued.pod, node)

@@ -20,7 +20,7 @@ from engine.evictions import Evictions
 from engine.failures import Failures
 from engine.framework.acting import Acted, Point
 from engine.framework.decision import Decision, Placed, PostFilterResult, Rejections
-from engine.framework.interface import Permitted
+from engine.framework.interface import PermitResult
 from engine.framework.opinion import Opinion
 from engine.framework.runtime import PluginError
 from engine.framework.searchprogress import SearchProgress, UnfinishedError
@@ -183,7 +183,7 @@ class Placement:
 
     # ---- from a node to the binding
 
-    def go(self, chosen: Chosen, also: Mapping[str, Permitted] | None = None) -> None:
+    def go(self, chosen: Chosen, also: Mapping[str, PermitResult] | None = None) -> None:
         """Binds the pod, or holds it in permit for the plugins that say wait, and for `also`."""
         by = {**chosen.clearance.held, **(also or {})}
         if by:
@@ -280,7 +280,7 @@ class Placement:
             UnfinishedError: a slice of `progress` is used up.
         """
         framework = self.basis.framework_of(pod)
-        if rejections is None or not rejections.nodes or not framework.rescues:
+        if rejections is None or not rejections.nodes or not framework.has_post_filter:
             return None
         snapshot = self.basis.snapshot()
         try:

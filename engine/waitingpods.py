@@ -1,8 +1,8 @@
 """Pods that are assumed on a node and wait in permit to be bound.
 
 They take no binding slot and no task. The plugins that hold them are asked again after the events
-that they name, at the timeout, at `turns_at` and under new rules: a few pods in each slice, so that
-no storm of events delays cycles.
+that they name, at the timeout, at `recheck_at` and under new rules: a few pods in each slice, so
+that no storm of events delays cycles.
 
     permit says wait ─▶ held ─┬─ nobody holds it any longer ───────▶ go: it is bound
                               ├─ a plugin rejects it, its time is
@@ -27,7 +27,7 @@ from engine.choice import Chosen
 from engine.framework.acting import Acted, Clearance, Point
 from engine.framework.decision import Decision
 from engine.framework.events import Action, ClusterEvent, Resource
-from engine.framework.interface import Permitted
+from engine.framework.interface import PermitResult
 from engine.framework.snapshot import Waiting
 from engine.framework.status import Code, Status, unschedulable
 from engine.pods.podinfo import PodInfo
@@ -52,7 +52,7 @@ class WaitingPod:
     """
 
     chosen: Chosen
-    by: Mapping[str, Permitted]
+    by: Mapping[str, PermitResult]
     since: float = 0.0
     since_time: float = 0.0
     due: float = math.inf
@@ -97,7 +97,7 @@ class WaitingPods:
     def __post_init__(self) -> None:
         self._cache = self.basis.cache
         self._clock = self.basis.clock
-        self.also: Callable[[WaitingPod], Mapping[str, Permitted]] = lambda _: {}
+        self.also: Callable[[WaitingPod], Mapping[str, PermitResult]] = lambda _: {}
         """What holds a pod that is no plugin, such as its gang; called whenever plugins are."""
         self.on_work: Callable[[], None] = lambda: None
         """Called when there is work: the loop may sleep."""
@@ -258,7 +258,7 @@ class WaitingPods:
         held.wakes = frozenset({_NODE_GONE}.union(*(one.wakes for one in held.by.values())))
         self._by_wakes.setdefault(held.wakes, {})[uid] = None
         snapshot = self.basis.snapshot()
-        turn = self.basis.framework_of(held.pod).turns_at(held.pod, snapshot, frozenset(held.by))
+        turn = self.basis.framework_of(held.pod).recheck_at(held.pod, snapshot, frozenset(held.by))
         now = self._clock.monotonic()
         due = min(held.since + held.seconds, now + max(0.0, turn - self._clock.time()))
         if due != held.due or due <= now:

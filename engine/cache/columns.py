@@ -148,7 +148,7 @@ class Derived(Generic[_T]):
         return True
 
 
-class ReadOff(ABC, Generic[_T]):
+class ColumnTable(ABC, Generic[_T]):
     """A table with columns that are computed from its objects, built on first use."""
 
     _dictionary: Dictionary

@@ -18,10 +18,10 @@ from engine.cache.columns import (
     BoolColumn,
     CodeColumn,
     Column,
+    ColumnTable,
     Derived,
     Dictionary,
     IntColumn,
-    ReadOff,
     RowAllocator,
 )
 from engine.cache.images import Images, ImageTable
@@ -78,7 +78,7 @@ class _Sparse:
         return self.allocatable, self.capacity, self.requested
 
 
-class NodeColumns(ReadOff[Node]):
+class NodeColumns(ColumnTable[Node]):
     """A row for each node. Amounts are milli-cores for cpu, bytes for memory, counts otherwise.
 
     The reading half; `NodeTable` writes. A resource has columns while a node names it. Resources
@@ -437,7 +437,7 @@ class NodeTable(NodeColumns):
     def derived(
         self, name: str, dtype: type, default: object, of: Callable[[Node], object]
     ) -> NDArray[Any]:
-        """See `ReadOff.derived`."""
+        """See `ColumnTable.derived`."""
         known = self._derived.get(name)
         if known is None:
             known = Column(dtype, self._rows.capacity, default)

@@ -76,7 +76,7 @@ class NodesOver(NodeColumns):
     def derived(
         self, name: str, dtype: type, default: object, of: Callable[[Node], object]
     ) -> NDArray[Any]:
-        """See `ReadOff.derived`."""
+        """See `ColumnTable.derived`."""
         return self._base.derived(name, dtype, default, of)
 
     def _over(self, name: str, column: IntColumn) -> IntColumn:
@@ -187,7 +187,7 @@ class PodsOver(PodColumns):
     def derived(
         self, name: str, dtype: type, default: object, of: Callable[[PodInfo], object]
     ) -> NDArray[Any]:
-        """See `ReadOff.derived`."""
+        """See `ColumnTable.derived`."""
         return self._with_more(name, self._base.derived(name, dtype, default, of), of)
 
     def _with_more(

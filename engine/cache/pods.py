@@ -14,10 +14,10 @@ from engine.cache.columns import (
     FIRST_CAPACITY,
     CodeColumn,
     Column,
+    ColumnTable,
     Derived,
     Dictionary,
     IntColumn,
-    ReadOff,
 )
 from engine.cache.podkinds import Kinds
 from engine.pods.podinfo import PodInfo
@@ -43,7 +43,7 @@ class Ledger(Protocol):
         ...
 
 
-class PodColumns(ReadOff[PodInfo]):
+class PodColumns(ColumnTable[PodInfo]):
     """A row for each pod that is bound or assumed and not finished.
 
     The reading half; `PodTable` writes.
@@ -302,7 +302,7 @@ class PodTable(PodColumns):
     def derived(
         self, name: str, dtype: type, default: object, of: Callable[[PodInfo], object]
     ) -> NDArray[Any]:
-        """See `ReadOff.derived`."""
+        """See `ColumnTable.derived`."""
         self._settle()
         known = self._derived.get(name)
         if known is None:

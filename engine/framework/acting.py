@@ -13,7 +13,7 @@ from typing import Any, Final, assert_never
 from engine.framework.decision import Decision
 from engine.framework.defaults import DEFAULT_BINDER
 from engine.framework.effects import AssumeObject, Await, Effect, Emit, Patch, set_on_pod
-from engine.framework.interface import Binding, Permitted, Points
+from engine.framework.interface import BindResult, PermitResult, Points
 from engine.framework.runner import PluginError
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
@@ -35,7 +35,7 @@ class Clearance:
     status: Status = Status.SUCCESS
     reserved: tuple[Effect, ...] = ()
     pre_bind: tuple[Effect, ...] = ()
-    held: Mapping[str, Permitted] = field(default_factory=dict)
+    held: Mapping[str, PermitResult] = field(default_factory=dict)
     others: tuple[tuple[str, str, Status], ...] = ()
     """(plugin, UID, answer)."""
 
@@ -50,7 +50,7 @@ class Clearance:
 
 
 GRANTED = Clearance()
-_BY_US: Final = Binding()
+_BY_US: Final = BindResult()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Acts:
     status: Status = Status.SUCCESS
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-    how: Binding = _BY_US
+    how: BindResult = _BY_US
     said_by: str = ""
     """The plugin that answered Bind."""
     handed: tuple[Effect, ...] = ()
@@ -193,7 +193,7 @@ class Actors:
         A plugin that no longer has a say lets it go.
         """
         row = snapshot.nodes.row(node)
-        held: dict[str, Permitted] = {}
+        held: dict[str, PermitResult] = {}
         others: list[tuple[str, str, Status]] = []
         try:
             for name, permit in self._permit:
@@ -257,9 +257,9 @@ class Actors:
             after=tuple(after),
         )
 
-    def _how(self, pod: PodInfo, snapshot: Snapshot) -> tuple[str, Binding]:
+    def _how(self, pod: PodInfo, snapshot: Snapshot) -> tuple[str, BindResult]:
         for name, bind in self._bind:
-            how: Binding | None = self._guard(name, "Bind", bind, pod, snapshot)
+            how: BindResult | None = self._guard(name, "Bind", bind, pod, snapshot)
             if how is not None:
                 return name, _BY_US if how.by == DEFAULT_BINDER else how
         return "", _BY_US

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary, ref
 
-from engine.framework.interface import SILENT, UNSHARED, Passing, Points
+from engine.framework.interface import SILENT, UNSHARED, Points, Transient
 from engine.framework.podclass import KeyColumn, PodClass
 from engine.framework.runner import PluginRunner
 from engine.framework.snapshot import Snapshot
@@ -50,7 +50,7 @@ class ClassName:
     key: tuple[Hashable, ...]
     by_row: ByRow
     passing: bool
-    """Whether a part of the key is `Passing`: then pods are asked for it again."""
+    """Whether a part of the key is `Transient`: then pods are asked for it again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -81,8 +81,8 @@ class Classes:
         self._most_bytes = most_bytes
         self._versions = [(name, p.key_version) for name, p in keyed if p.key_version is not None]
         """What class keys depend on besides the pod."""
-        self.keys_move = any(points.key_moves for _, points in keyed)
-        self._keep_names = bool(most_bytes) and not self.keys_move
+        self.keys_volatile = any(points.key_volatile for _, points in keyed)
+        self._keep_names = bool(most_bytes) and not self.keys_volatile
         self._owner = object()
         self._names: WeakValueDictionary[tuple[Hashable, ...], ClassName] = WeakValueDictionary()
         self._classes: dict[ClassName, PodClass] = {}
@@ -110,7 +110,7 @@ class Classes:
         try:
             for name, ask in self._keys:
                 stays = moved is not None and name not in moved
-                stays = stays and type(before[len(key)]) is not Passing
+                stays = stays and type(before[len(key)]) is not Transient
                 key.append(before[len(key)] if stays else ask(pod, snapshot))
         except Exception as cause:
             raise self._runner.fault(name, "PreFilter", cause) from cause
@@ -137,7 +137,7 @@ class Classes:
             return None
         found = self._names.get(key)
         if found is None:
-            passing = Passing in map(type, key)
+            passing = Transient in map(type, key)
             found = self._names[key] = ClassName(key, self._by_row_of(key), passing)
         if self._keep_names:
             pod.keys[_KEPT] = _Kept(found, stamp)

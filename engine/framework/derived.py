@@ -25,7 +25,7 @@ Changes = tuple[NDArray[np.intp], NDArray[np.integer]]
 """Rows, each once, and why each changed."""
 
 
-class Place:
+class LogPosition:
     """A reader's position in the change log."""
 
     __slots__ = ("generation", "layout")
@@ -66,7 +66,7 @@ class Derived:
         """Whether pods that come and go change nothing in it."""
         self.column: NDArray[Any] = np.empty(0)
         self.cells: memoryview[Any] = memoryview(b"")
-        self.place = Place()
+        self.place = LogPosition()
 
     def at(self, snapshot: Snapshot) -> bool:
         """Whether the column is current."""

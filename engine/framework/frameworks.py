@@ -25,9 +25,9 @@ class Frameworks:
         self.bundle = self._first.bundle
         self.sorter = self._first.sorter
         """The plugin that sorts the queue."""
-        self.gates_move = any(one.gates_move for one in frameworks)
+        self.gates_volatile = any(one.gates_volatile for one in frameworks)
         """Whether PreEnqueue looks at more than the pod."""
-        self.keys_move = any(one.keys_move for one in frameworks)
+        self.keys_volatile = any(one.keys_volatile for one in frameworks)
         """Whether `class_key` looks at more than the pod."""
         self.gangs = any(one.gangs for one in frameworks)
         """Whether a plugin knows gangs."""
@@ -48,9 +48,9 @@ class Frameworks:
         """See `Framework.pre_enqueue`."""
         return self.of(pod).pre_enqueue(pod, snapshot)
 
-    def turns_at(self, pod: PodInfo, snapshot: Snapshot, plugins: frozenset[str]) -> float:
-        """See `Framework.turns_at`."""
-        return self.of(pod).turns_at(pod, snapshot, plugins)
+    def recheck_at(self, pod: PodInfo, snapshot: Snapshot, plugins: frozenset[str]) -> float:
+        """See `Framework.recheck_at`."""
+        return self.of(pod).recheck_at(pod, snapshot, plugins)
 
     def kin(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         """See `Framework.kin`."""

@@ -33,7 +33,7 @@ _FEW_GROUPS: Final = 48
 MOST_CHOICES: Final = _MOST_CHANGES  # after more other pods, more rows than that have changed
 
 
-class _Together:
+class _CrossedGroups:
     """The groups of several plugins (members) crossed: rows that none of them tells apart."""
 
     def __init__(self, members: Sequence[Grouped]) -> None:
@@ -163,7 +163,7 @@ class GroupedChoice:
             for number, (weight, scorer) in enumerate(scorers, len(filters))
         ]
         members = [*filters, *(scorer for _, scorer in scorers)]
-        together = _Together(members) if len(members) > 1 else None
+        together = _CrossedGroups(members) if len(members) > 1 else None
         self._several: Sequence[tuple[int, ...]] = () if together is None else together.keys
         """For each group, the group of each member, if there are several."""
         self._groups: Grouped = members[0] if together is None else together

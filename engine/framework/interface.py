@@ -295,7 +295,7 @@ SILENT: Final = _Silent()
 """As a class key: the plugin does nothing for the pod."""
 
 
-class Passing(tuple[Hashable, ...]):
+class Transient(tuple[Hashable, ...]):
     """As a class key: of objects that only this pod has (claims), so computed in every cycle.
 
     Pods with equal keys share answers for now, but each is rejected and woken by itself.
@@ -305,7 +305,7 @@ class Passing(tuple[Hashable, ...]):
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class BindResult:
     """How a pod is bound: by the plugin `by`, by the scheduler if that is empty, or not at all."""
 
     dry_run: bool = False
@@ -313,11 +313,11 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
-class Reserved:
+class ReserveResult:
     """The answer of `reserve`.
 
     `effects` are to be carried out at once, undone in reverse if the pod fails; `pre_bind` before
-    the pod is bound, as those of `PreBound`: then the cluster shows what is reserved already.
+    the pod is bound, as those of `PreBindResult`: then the cluster shows what is reserved already.
     """
 
     status: Status = Status.SUCCESS
@@ -326,12 +326,12 @@ class Reserved:
 
 
 @dataclass(frozen=True, slots=True)
-class Permitted:
+class PermitResult:
     """The answer of `permit`.
 
     Success allows the pod, and the plugin is not asked about it again; Code.WAIT holds it, and the
     reasons are reported; any other code rejects it. A held pod keeps its node. The plugin is asked
-    again after each event of `wakes`, at `Points.turns_at`, when policies change, and
+    again after each event of `wakes`, at `Points.recheck_at`, when policies change, and
     `timeout_seconds` after the pod got its node; then WAIT counts as a rejection.
 
     `others` are answers about pods that this plugin holds, by UID: Success or a rejection. All held
@@ -345,7 +345,7 @@ class Permitted:
 
 
 @dataclass(frozen=True, slots=True)
-class PreBound:
+class PreBindResult:
     """The answer of `pre_bind`.
 
     `annotations` go with the Binding, `labels` are written before it and taken back if the pod is
@@ -374,21 +374,21 @@ class Points:
             are events of `Resource.OBJECT`.
         pre_enqueue: Success lets the pod into the queue; anything else holds it until one of
             `events` happens.
-        gate_moves: `pre_enqueue` looks at more than the pod, so it is asked again at pop.
-        turns_at: when the plugin is to be asked again about a pod that it has just rejected or
+        gate_volatile: `pre_enqueue` looks at more than the pod, so it is asked again at pop.
+        recheck_at: when the plugin is to be asked again about a pod that it has just rejected or
             holds, without any event; seconds since the epoch, infinite for never.
         sort_key: the place in the queue, smaller first; exactly one plugin of a profile has it.
             Taken when the pod is queued, at that time in seconds since the epoch.
         kin: the key that all members of the pod's gang share, None if it is in none.
         gang: the gang of a pod, None if it is in none.
         class_key: what filter and score read of the pod. Made of texts, numbers, bytes, tuples and
-            frozensets, or `UNSHARED` or `Passing`. `SILENT` if the plugin does nothing for the
+            frozensets, or `UNSHARED` or `Transient`. `SILENT` if the plugin does nothing for the
             pod: among equal nodes the choice is then the same as without the plugin.
         wide_key: `class_key` is about answers of scope ALL only (and whether there are any); rows
             are answered alike whatever it is.
         key_version: what `class_key` depends on besides the pod, if that is cheap to compute.
-        key_moves: `class_key` depends on more, so it is computed in every cycle; otherwise once for
-            each pod.
+        key_volatile: `class_key` depends on more, so it is computed in every cycle; otherwise once
+            for each pod.
         reason_key: what reasons mention of the pod that is not in its class: pods of a class with
             equal ones get the same message.
         pre_filter: once a class at most; an answer of scope ROW without a version is kept for all
@@ -415,8 +415,8 @@ class Points:
             cycles, on a snapshot that may be out of date. Changes no answer.
         post_filter: called in order when no node is feasible, until one succeeds, or returns that
             nothing helps (unresolvable).
-        rescue_key: what `post_filter` reads of the pod, except its class, priority and preemption
-            policy; as `class_key`.
+        post_filter_key: what `post_filter` reads of the pod, except its class, priority and
+            preemption policy; as `class_key`.
 
     The acting tier, on a snapshot that has the pod on its node already:
 
@@ -437,15 +437,15 @@ class Points:
     events: Sequence[ClusterEventWithHint] = ()
     objects: Mapping[str, type[Described]] = field(default_factory=dict)
     pre_enqueue: Callable[[PodInfo, Snapshot], Status] | None = None
-    gate_moves: bool = False
-    turns_at: Callable[[PodInfo, Snapshot], float] | None = None
+    gate_volatile: bool = False
+    recheck_at: Callable[[PodInfo, Snapshot], float] | None = None
     sort_key: Callable[[PodInfo, float, Snapshot], tuple[Any, ...]] | None = None
     kin: Callable[[PodInfo, Snapshot], Hashable] | None = None
     gang: Callable[[PodInfo, Snapshot], Membership | None] | None = None
     class_key: Callable[[PodInfo, Snapshot], Hashable] = lambda *_: None
     wide_key: bool = False
     key_version: Version | None = None
-    key_moves: bool = False
+    key_volatile: bool = False
     reason_key: Callable[[PodInfo, Snapshot], Hashable] | None = None
     pre_filter: Callable[[PodInfo, Snapshot], PreFilterResult] | None = None
     filter: Callable[[State, PodInfo, Snapshot, Rows], Verdicts] | None = None
@@ -463,11 +463,11 @@ class Points:
     joint: Callable[[PodInfo, Mapping[str, tuple[float, State]]], Joint | None] | None = None
     warm: Callable[[Snapshot], Iterator[object]] | None = None
     post_filter: Callable[[PodInfo, Snapshot, Rejections, WhatIf], PostFilterResult] | None = None
-    rescue_key: Callable[[PodInfo], Hashable] | None = None
-    reserve: Callable[[PodInfo, Snapshot, int], Reserved] | None = None
-    permit: Callable[[PodInfo, Snapshot, int, float], Permitted] | None = None
-    pre_bind: Callable[[PodInfo, Snapshot, int, Decision], PreBound] | None = None
-    bind: Callable[[PodInfo, Snapshot], Binding | None] | None = None
+    post_filter_key: Callable[[PodInfo], Hashable] | None = None
+    reserve: Callable[[PodInfo, Snapshot, int], ReserveResult] | None = None
+    permit: Callable[[PodInfo, Snapshot, int, float], PermitResult] | None = None
+    pre_bind: Callable[[PodInfo, Snapshot, int, Decision], PreBindResult] | None = None
+    bind: Callable[[PodInfo, Snapshot], BindResult | None] | None = None
     binder: Callable[[PodInfo, Snapshot, int], Sequence[Effect]] | None = None
     post_bind: Callable[[PodInfo, Snapshot, int, Decision], Sequence[Emit | Patch]] | None = None
     acts_on: Callable[[PodInfo], bool] | None = None

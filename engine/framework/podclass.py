@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.decision import Rejections
-from engine.framework.derived import Place
+from engine.framework.derived import LogPosition
 from engine.framework.interface import MAX_SCORE, Joint, Scores
 from engine.framework.runner import Dependency, Filtering, Scoring
 from engine.framework.snapshot import IntColumn, Snapshot
@@ -93,7 +93,7 @@ class KeyColumn:
     """The version of the order of ties that is in the keys."""
     fills: int = 0
     """How often plugins were asked about all rows."""
-    place: Place = field(default_factory=Place)
+    place: LogPosition = field(default_factory=LogPosition)
     versions: list[Dependency] = field(default_factory=list)
     """What the answers depend on besides rows."""
     by_row: list[Filtering] = field(default_factory=list)

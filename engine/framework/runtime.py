@@ -81,15 +81,15 @@ class Framework:
         weight_of = {w.plugin.name: w.weight for w in profile.plugins}
         plugins, at = self.plugins, self._at
         self._pre_enqueuers = [(n, p.pre_enqueue) for n, p in at("preEnqueue") if p.pre_enqueue]
-        self.gates_move = any(p.gate_moves for _, p in plugins)
+        self.gates_volatile = any(p.gate_volatile for _, p in plugins)
         """Whether PreEnqueue looks at more than the pod."""
-        self._turning = [(name, p.turns_at) for name, p in plugins if p.turns_at]
+        self._turning = [(name, p.recheck_at) for name, p in plugins if p.recheck_at]
         self.tiered = any(p.tiers for _, p in plugins)
         """Whether a plugin puts some candidates before others whatever their scores."""
         self._tiers = [(name, p.tiers) for name, p in plugins if p.tiers]
         self._gangs = [(name, p.gang, p.kin) for name, p in plugins if p.gang and p.kin]
         self._post_filters = [(n, p.post_filter) for n, p in at("postFilter") if p.post_filter]
-        self._rescue_keys = [p.rescue_key for _, p in plugins if p.rescue_key]
+        self._post_filter_keys = [p.post_filter_key for _, p in plugins if p.post_filter_key]
         self.filters, self.pre_filters = (
             tuple([one for one in at(point) if one[1].filter or one[1].pre_filter])
             for point in ("filter", "preFilter")
@@ -121,7 +121,7 @@ class Framework:
         self._sort_key = sorters[0][1].sort_key
         self._classes = Classes(plugins, self._runner, seed=profile.seed, most_bytes=memo_bytes)
         self._updater = ClassUpdater(self._runner, self._classes)
-        self.keys_move = self._classes.keys_move
+        self.keys_volatile = self._classes.keys_volatile
         """Whether class keys depend on more than the pod."""
 
     def _at(self, point: str) -> Sequence[tuple[str, Points]]:
@@ -162,7 +162,7 @@ class Framework:
         assert self._sort_key is not None
         return self._guard(self.sorter.name, "QueueSort", self._sort_key, pod, queued_at, snapshot)
 
-    def turns_at(self, pod: PodInfo, snapshot: Snapshot, plugins: frozenset[str]) -> float:
+    def recheck_at(self, pod: PodInfo, snapshot: Snapshot, plugins: frozenset[str]) -> float:
         """When the clock alone may change the answers of the plugins that rejected the pod.
 
         Seconds since the epoch, infinite for never. A plugin that raises has no say.
@@ -401,13 +401,13 @@ class Framework:
         return answers
 
     @property
-    def rescues(self) -> bool:
+    def has_post_filter(self) -> bool:
         """Whether there is a PostFilter."""
         return bool(self._post_filters)
 
-    def rescue_key(self, pod: PodInfo) -> Hashable:
+    def post_filter_key(self, pod: PodInfo) -> Hashable:
         """Equal for pods of a class with the same PostFilter result; None: none is alike."""
-        own = tuple([ask(pod) for ask in self._rescue_keys])
+        own = tuple([ask(pod) for ask in self._post_filter_keys])
         return None if UNSHARED in own else (pod.priority, pod.pod.spec.preemption_policy, own)
 
     def post_filter(

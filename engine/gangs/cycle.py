@@ -551,7 +551,7 @@ class Gangs:
 def _is_absent(queued: QueuedPod) -> bool:
     """Whether no other member's turn is its turn, too: what failed would fail again at once."""
     failed = queued.where is SubQueue.BACKOFF and queued.errors
-    return bool(failed) or queued.pretended or queued.where in _ABSENT
+    return bool(failed) or queued.was_dry_run or queued.where in _ABSENT
 
 
 def _named(names: Collection[str]) -> str:

@@ -16,7 +16,7 @@ from typing import Final
 
 from engine.basis import Basis
 from engine.framework.gang import Membership
-from engine.framework.interface import Permitted
+from engine.framework.interface import PermitResult
 from engine.framework.runtime import PluginError
 from engine.framework.status import Code, Status, unschedulable
 from engine.gangs.turn import Hold, Turn
@@ -108,7 +108,7 @@ class Holds:
         if key in self._cache.store(_FAILURE).objects:
             self._cache.remove_object(_FAILURE, key)
 
-    def also(self, held: WaitingPod) -> Mapping[str, Permitted]:
+    def also(self, held: WaitingPod) -> Mapping[str, PermitResult]:
         """Whether a waiting pod's gang still holds it; `WaitingPods` asks."""
         by = {name: said for name, said in held.by.items() if name.startswith(HOLDER)}
         try:
@@ -175,7 +175,7 @@ class Holds:
         return None if found is None else found[1]
 
 
-def waits_alone(plugin: str, gang: Membership) -> Mapping[str, Permitted]:
+def waits_alone(plugin: str, gang: Membership) -> Mapping[str, PermitResult]:
     """Who holds one more member, which has its node, while no others are tried."""
     there = len(gang.mates()) + 1
     if there >= gang.minimum:
@@ -183,5 +183,5 @@ def waits_alone(plugin: str, gang: Membership) -> Mapping[str, Permitted]:
     return _waits(plugin, gang, f"{gang.why_waiting(there)} ({gang.place})")
 
 
-def _waits(plugin: str, gang: Membership, words: str) -> dict[str, Permitted]:
-    return {HOLDER + plugin: Permitted(Status(Code.WAIT, (words,), plugin), gang.wait_seconds)}
+def _waits(plugin: str, gang: Membership, words: str) -> dict[str, PermitResult]:
+    return {HOLDER + plugin: PermitResult(Status(Code.WAIT, (words,), plugin), gang.wait_seconds)}

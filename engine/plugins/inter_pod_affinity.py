@@ -191,7 +191,7 @@ def _parts(snapshot: Snapshot, tallies: Iterable[_Tally], moves: _Moves) -> list
     return [Part(found, otherwise=moves.get(key)) for key, found in tables.items()]
 
 
-class Places(Groups):
+class RequiredTerms(Groups):
     """The filter state of a class of pods.
 
     `with_pod` gives another one that differs by a pod; neither is written to by the other.
@@ -209,7 +209,7 @@ class Places(Groups):
         self._kinds: Sequence[int] = ()
         """Of each part, by which of `_STATUSES` it rejects."""
 
-    def with_pod(self, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> Places:
+    def with_pod(self, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> RequiredTerms:
         """The same with a pod more (sign 1) or less (sign -1) on a row."""
         each = self._wishes.meets(self._pod, pod.pod, snapshot)
         if not any(each):
@@ -218,7 +218,7 @@ class Places(Groups):
             _moved(known, keys, snapshot, row, sign)
             for known, keys in zip(self._moves, each, strict=True)
         ]
-        other = Places(self._wishes, self._pod, moves)
+        other = RequiredTerms(self._wishes, self._pod, moves)
         other._tallies = self._tallies
         return other
 
@@ -285,7 +285,7 @@ def _moved(moves: _Moves, keys: Iterable[str], snapshot: Snapshot, row: int, sig
     return after
 
 
-class Liking(Groups):
+class PreferredTerms(Groups):
     """The score state of a class of pods."""
 
     def __init__(self, wishes: _Wishes, hard_weight: int) -> None:
@@ -373,12 +373,12 @@ class InterPodAffinity:
             wide_key=True,
             key_version=lambda snapshot: snapshot.topology.version,
             pre_filter=self._pre_filter,
-            filter=Places.filter,
-            with_pod=Places.with_pod,
-            concerns=Places.concerns,
+            filter=RequiredTerms.filter,
+            with_pod=RequiredTerms.with_pod,
+            concerns=RequiredTerms.concerns,
             pre_score=self._pre_score,
-            score=Liking.score,
-            normalize=Liking.normalize,
+            score=PreferredTerms.score,
+            normalize=PreferredTerms.normalize,
         )
 
     def _of(self, pod: PodInfo, snapshot: Snapshot) -> _Wishes:
@@ -443,7 +443,7 @@ class InterPodAffinity:
             return PreFilterResult(unresolvable(f"parsing pod: {error}"))
         if wishes is _NO_WISHES:
             return SKIP_FILTER
-        places = Places(wishes, pod)
+        places = RequiredTerms(wishes, pod)
         if not places.version(snapshot)[0]:
             return PreFilterResult(Status.SKIP, version=places.version)
         return PreFilterResult(
@@ -455,7 +455,7 @@ class InterPodAffinity:
         wishes = self._of(pod, snapshot)
         if wishes is _NO_WISHES or (self._ignores_likes and not wishes.preferred):
             return SKIP_SCORE
-        liking = Liking(wishes, self._hard_weight)
+        liking = PreferredTerms(wishes, self._hard_weight)
         if not liking.version(snapshot)[0]:
             return PreScoreResult(Status.SKIP, version=liking.version)
         return PreScoreResult(

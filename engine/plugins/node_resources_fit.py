@@ -33,7 +33,7 @@ from engine.framework.status import Status, unresolvable, unschedulable
 from engine.objects import Node, Pod
 from engine.plugins.allocation import Scorer, ScoringStrategy, counting, used_of
 from engine.plugins.hints import always, changed, gone, now, on, placed, queue_if
-from engine.plugins.shares import Part, Shares, Together
+from engine.plugins.shares import FitAndBalance, Part, Shares
 from engine.pods.podinfo import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -145,11 +145,13 @@ class NodeResourcesFit:
             passed &= nodes.allocatable(resource)[rows] - nodes.requested(resource)[rows] >= need
         return Verdicts(passed, lambda: _reasons(self._rooms(pod, snapshot), rows))
 
-    def _joint(self, pod: PodInfo, scorers: Mapping[str, tuple[float, State]]) -> Together | None:
+    def _joint(
+        self, pod: PodInfo, scorers: Mapping[str, tuple[float, State]]
+    ) -> FitAndBalance | None:
         if len(pod.filter_requests) > MOST_UNKNOWN:
             return None
         more = [one for one in self._needs(pod) if one[0] not in (CPU, MEMORY)]
-        joint = Together(self._shares, pod, scorers, more)
+        joint = FitAndBalance(self._shares, pod, scorers, more)
         return joint if joint.exact else None
 
     def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:

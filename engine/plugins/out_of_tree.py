@@ -29,10 +29,10 @@ _ANSWERS: Final[Mapping[str, Any]] = {
     "normalize": np.ndarray,
     "tiers": list | tuple,
     "post_filter": PostFilterResult,
-    "reserve": interface.Reserved,
-    "permit": interface.Permitted,
-    "pre_bind": interface.PreBound,
-    "bind": interface.Binding | None,
+    "reserve": interface.ReserveResult,
+    "permit": interface.PermitResult,
+    "pre_bind": interface.PreBindResult,
+    "bind": interface.BindResult | None,
     "post_bind": list | tuple,
 }
 """The types of what functions return that nothing else checks."""

@@ -93,7 +93,7 @@ class PodTopologySpreadArgs(PluginArgs, frozen=True):
             seen.add((one.topology_key, one.when_unsatisfiable))
 
 
-class Skews(Groups):
+class HardConstraints(Groups):
     """How a class of pods may be spread: its hard constraints, each with counts by domain.
 
     `with_pod` gives another one that differs by a pod; neither is written to by the other.
@@ -110,7 +110,7 @@ class Skews(Groups):
         self._own = self_matches(spread.hard, pod)
         self._otherwise = otherwise or [{} for _ in spread.hard]
 
-    def with_pod(self, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> Skews:
+    def with_pod(self, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> HardConstraints:
         """The same with a pod more (sign 1) or less (sign -1) on a row.
 
         As in kube-scheduler, a pod that is being deleted, or one that an empty selector finds, was
@@ -125,7 +125,7 @@ class Skews(Groups):
             domain = int(part.domains.group[row])
             if domain >= 0 and constraint.selector.matches(labels):
                 counts[domain] = counts.get(domain, 0) + sign
-        return Skews(self._spread, self._pod, otherwise)
+        return HardConstraints(self._spread, self._pod, otherwise)
 
     def concerns(self, pod: PodInfo, other: PodInfo, snapshot: Snapshot) -> bool:
         """Whether it matters where the other pod is."""
@@ -180,7 +180,7 @@ def pods_of(constraint: Constraint, namespace: str, snapshot: Snapshot) -> Tally
     return snapshot.topology.pod_set(frozenset((namespace,)), selector, terminating=False)
 
 
-class Evenness(Groups):
+class SoftConstraints(Groups):
     """How a class of pods is best spread: its soft constraints, each with counts."""
 
     def __init__(self, spread: Spread, pod: PodInfo) -> None:
@@ -303,12 +303,12 @@ class PodTopologySpread:
             wide_key=True,
             key_version=stamp if self._defaults else None,
             pre_filter=self._pre_filter,
-            filter=Skews.filter,
-            with_pod=Skews.with_pod,
-            concerns=Skews.concerns,
+            filter=HardConstraints.filter,
+            with_pod=HardConstraints.with_pod,
+            concerns=HardConstraints.concerns,
             pre_score=self._pre_score,
-            score=Evenness.score,
-            normalize=Evenness.normalize,
+            score=SoftConstraints.score,
+            normalize=SoftConstraints.normalize,
         )
 
     def _of(self, pod: PodInfo, snapshot: Snapshot) -> Spread:
@@ -336,7 +336,7 @@ class PodTopologySpread:
             return PreFilterResult(Status(Code.ERROR, (spread.hard_error,)))
         if not spread.hard:
             return SKIP_FILTER
-        skews = Skews(spread, pod)
+        skews = HardConstraints(spread, pod)
         return PreFilterResult(state=skews, scope=Scope.ALL, grouped=skews)
 
     def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
@@ -346,7 +346,7 @@ class PodTopologySpread:
             return PreScoreResult(Status(Code.ERROR, (spread.soft_error,)))
         if not spread.soft:
             return SKIP_SCORE
-        evenness = Evenness(spread, pod)
+        evenness = SoftConstraints(spread, pod)
         return PreScoreResult(
             state=evenness, scope=Scope.ALL, normalization=Normalization.CUSTOM, grouped=evenness
         )

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.derived import Place
+from engine.framework.derived import LogPosition
 from engine.framework.interface import MAX_SCORE, Scores, State
 from engine.framework.snapshot import BoolColumn, FloatColumn, NodeColumns, Rows, Snapshot
 from engine.pods.podinfo import CPU, MEMORY, PODS, PodInfo
@@ -47,7 +47,7 @@ class Shares:
     """The lines of all rows: see `_write`."""
 
     def __init__(self) -> None:
-        self._place = Place()
+        self._place = LogPosition()
         self._nodes: NodeColumns | None = None
         self._lines = np.empty((_LINES, 0))
         self._cells: list[Any] = []
@@ -151,7 +151,7 @@ class Shares:
             self._odd.discard(row)
 
 
-class Together:
+class FitAndBalance:
     """The answers of both plugins for one class of pods; see `framework.interface.Joint`."""
 
     def __init__(

@@ -84,7 +84,7 @@ class GangRules:
                 return _membership(rule, terms, pod, snapshot, (subject, world))
         return None
 
-    def turns_at(self, pod: PodInfo, snapshot: Snapshot) -> float:
+    def recheck_at(self, pod: PodInfo, snapshot: Snapshot) -> float:
         """When the pod's gang has rested; infinite if it does not rest."""
         found = self.gang(pod, snapshot) if self.turn else None
         rests = found is not None and snapshot.now < found.rests_until

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsl.types import MISSING
-from engine.framework.derived import Place, concerned
+from engine.framework.derived import LogPosition, concerned
 from engine.framework.snapshot import Cause, CodeColumn, Dictionary, FloatColumn, Snapshot
 from engine.objects.storage import CSINode
 from engine.ondemand import Workload, scale_kind
@@ -91,7 +91,7 @@ class ImageLists:
 
     def __init__(self) -> None:
         self._dictionary: Dictionary | None = None
-        self._place = Place()
+        self._place = LogPosition()
         self._codes: list[CodeColumn] = []
         self._lists: Lists = np.zeros(1, np.intp), _NONE
 

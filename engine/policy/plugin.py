@@ -35,13 +35,13 @@ from engine.framework.interface import (
     SILENT,
     SKIP_FILTER,
     SKIP_SCORE,
-    Binding,
-    Permitted,
+    BindResult,
+    PermitResult,
     Points,
-    PreBound,
+    PreBindResult,
     PreFilterResult,
     PreScoreResult,
-    Reserved,
+    ReserveResult,
     Scope,
     Scores,
     State,
@@ -206,8 +206,8 @@ class PolicyPlugin:
             events=self._events(),
             pre_enqueue=self._gate if plan.gates else None,
             # What pods have before this one may be what it waits for.
-            gate_moves=bool(plan.gates) and not of_pod_alone(_reads(plan.gates)),
-            turns_at=self._turns_at
+            gate_volatile=bool(plan.gates) and not of_pod_alone(_reads(plan.gates)),
+            recheck_at=self._recheck_at
             if self._turning or self._counts_tries or self._gangs.turn
             else None,
             sort_key=self._sort_key if plan.sorts else None,
@@ -215,7 +215,7 @@ class PolicyPlugin:
             gang=self._gangs.gang if plan.gangs else None,
             class_key=self._class_key,
             key_version=promises if self._sees_promises else None,
-            key_moves=self._key_moves(),
+            key_volatile=self._key_volatile(),
             reason_key=self._reason_key
             if self._tells_more or any(rule.told for rule in plan.filters)
             else None,
@@ -248,7 +248,7 @@ class PolicyPlugin:
         frees = (ClusterEventWithHint(event, gangs.frees) for event in gangs.FREED)
         return (*(ClusterEventWithHint(event) for event in events), joins, *frees)
 
-    def _turns_at(self, pod: PodInfo, snapshot: Snapshot) -> float:
+    def _recheck_at(self, pod: PodInfo, snapshot: Snapshot) -> float:
         subject, world = self._worlds.asked(pod, snapshot)
         if self._counts_tries and stop_by(self.plan.gates, subject, world) is None:
             # The next try counts one more; the backoff alone would not hold a pod that is alone.
@@ -256,7 +256,7 @@ class PolicyPlugin:
             tries = 0 if times is None else times.attempts
             return snapshot.now + min(_LONGEST_PAUSE, 2.0 ** min(tries - 1, 4))
         soonest = min((turns(subject, world) for turns in self._turning), default=math.inf)
-        return min(snapshot.now + soonest, self._gangs.turns_at(pod, snapshot)) + _PAST
+        return min(snapshot.now + soonest, self._gangs.recheck_at(pod, snapshot)) + _PAST
 
     def _deciding(self) -> tuple[Deciding, ...]:
         """The rules that can turn a pod away, or only pretend, wherever they are asked."""
@@ -292,7 +292,7 @@ class PolicyPlugin:
         reads = self._reads_metrics or self._reads_now or self._reads_minutes
         return self._version if reads else None
 
-    def _key_moves(self) -> bool:
+    def _key_volatile(self) -> bool:
         """Whether what the rules read of the pod depends on more than the pod."""
         plan = self.plan
         own = {spec.name for spec in plan.metrics if spec.of in OF_NODES}
@@ -424,33 +424,35 @@ class PolicyPlugin:
 
     # ---- on the chosen node: answers are data, the scheduler does what they say
 
-    def _reserve(self, pod: PodInfo, snapshot: Snapshot, row: int) -> Reserved:
+    def _reserve(self, pod: PodInfo, snapshot: Snapshot, row: int) -> ReserveResult:
         stop = stop_by(self.plan.reserves, *self._worlds.asked(pod, snapshot), row)
-        return Reserved() if stop is None else Reserved(status_of(stop))
+        return ReserveResult() if stop is None else ReserveResult(status_of(stop))
 
-    def _permit(self, pod: PodInfo, snapshot: Snapshot, row: int, waited: float) -> Permitted:
+    def _permit(self, pod: PodInfo, snapshot: Snapshot, row: int, waited: float) -> PermitResult:
         said = self.plan.permitted(*self._worlds.asked(pod, snapshot), row, waited)
         if said.rule is None or said.verdict == "allow":
-            return Permitted()
+            return PermitResult()
         status = status_of(Stop(said.rule, said.status, said.message))
         if said.verdict == "reject":
-            return Permitted(status)
-        return Permitted(Status(Code.WAIT, status.reasons), said.seconds, self._wakes)
+            return PermitResult(status)
+        return PermitResult(Status(Code.WAIT, status.reasons), said.seconds, self._wakes)
 
-    def _pre_bind(self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision) -> PreBound:
+    def _pre_bind(
+        self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision
+    ) -> PreBindResult:
         asked = self._worlds.asked(pod, snapshot)
         done = effects_of(self.plan.prebinds, *asked, row, results_of(decision))
-        return PreBound(
+        return PreBindResult(
             annotations=_set(done, "annotate"),
             labels=_set(done, "label"),
             events=tuple(self._emitted(pod, done)),
         )
 
-    def _bind(self, pod: PodInfo, snapshot: Snapshot) -> Binding | None:
+    def _bind(self, pod: PodInfo, snapshot: Snapshot) -> BindResult | None:
         rule = self.plan.binder(*self._worlds.asked(pod, snapshot))
         if rule is None:
             return None
-        return Binding(dry_run=rule.core.kind == "dry", by=rule.core.name)
+        return BindResult(dry_run=rule.core.kind == "dry", by=rule.core.name)
 
     def _post_bind(
         self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision

@@ -136,10 +136,10 @@ class PolicyPreemption:
             ),
             pre_enqueue=gate,
             post_filter=self._post_filter,
-            rescue_key=self._rescue_key,
+            post_filter_key=self._post_filter_key,
         )
 
-    def _rescue_key(self, pod: PodInfo) -> Hashable:
+    def _post_filter_key(self, pod: PodInfo) -> Hashable:
         return pod.namespace if self._alike else UNSHARED
 
     def decides(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Said, ...]:

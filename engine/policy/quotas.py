@@ -231,7 +231,7 @@ class QuotaPlugin(PolicyPlugin):
             events=(*base.events, freed, quotas, *self._events_of_owners()),
             class_key=self._class_key,
             key_version=promises,
-            key_moves=base.key_moves or not self._follow,
+            key_volatile=base.key_volatile or not self._follow,
             pre_filter=self._pre_filter,
             filter=self._filter,
             with_pod=self._with_pod,

@@ -38,10 +38,10 @@ class QueueHooks:
         pre_enqueue: lets a pod in, or says which plugin holds it.
         hints: an entry for every plugin that can reject a pod; a pod rejected by any other is tried
             again after its backoff.
-        turns_at: when the clock alone may change what these plugins said of a pod that they have
+        recheck_at: when the clock alone may change what these plugins said of a pod that they have
             just rejected or held (seconds since the epoch).
         order: what the sort keys are made by, which compare with each other; None: `sort_key`.
-        gates_move: whether `pre_enqueue` looks at more than the pod. Then pods are tested once more
+        gates_volatile: whether `pre_enqueue` looks at more than the pod. Then pods are tested again
             when they are popped: those popped before may have used up what there was.
         class_key: pods of one priority and preemption policy with equal keys are rejected by the
             same plugins, and their hints agree. None: no other pod is like it.
@@ -51,8 +51,8 @@ class QueueHooks:
     sort_key: Callable[[PodInfo, float], SortKey]
     pre_enqueue: Callable[[PodInfo], Status]
     hints: Hints
-    turns_at: Callable[[PodInfo, frozenset[str]], float] = _never
-    gates_move: bool = False
+    recheck_at: Callable[[PodInfo, frozenset[str]], float] = _never
+    gates_volatile: bool = False
     order: object = None
     class_key: Callable[[PodInfo], Hashable] = _alone
     kin: Callable[[PodInfo], Hashable] | None = None
@@ -104,9 +104,9 @@ class GuardedHooks:
         hash(key)
         return key
 
-    def turns_at(self, pod: PodInfo, plugins: frozenset[str]) -> float:
-        """As `QueueHooks.turns_at`; one that raises does not turn."""
-        return self._or(math.inf, pod, self.own.turns_at, pod, plugins)
+    def recheck_at(self, pod: PodInfo, plugins: frozenset[str]) -> float:
+        """As `QueueHooks.recheck_at`; infinite if it raises."""
+        return self._or(math.inf, pod, self.own.recheck_at, pod, plugins)
 
     def _kin(self, pod: PodInfo) -> Hashable:
         assert self.own.kin is not None

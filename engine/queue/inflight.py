@@ -22,7 +22,7 @@ MOST_HAPPENINGS: Final = 100_000
 _FEW: Final = 64
 
 
-class Happening(NamedTuple):
+class LoggedEvent(NamedTuple):
     """An event, and the pods that it concerns: those of `only`, that of `uid`, or all.
 
     With `changed`: these plugins have new hooks, which concerns the pods that they rejected.
@@ -47,7 +47,7 @@ class InFlight:
 
     def __init__(self) -> None:
         self._flights: OrderedDict[QueuedPod, None] = OrderedDict()
-        self._log: list[Happening] = []
+        self._log: list[LoggedEvent] = []
         self._log_start = 0
 
     def __len__(self) -> int:
@@ -62,7 +62,7 @@ class InFlight:
         queued.since = self._log_start + len(self._log)
         self._flights[queued] = None
 
-    def record(self, happening: Happening) -> None:
+    def record(self, happening: LoggedEvent) -> None:
         """Keeps it for the pods in flight, if there are any."""
         if not self._flights:
             return
@@ -72,7 +72,7 @@ class InFlight:
             self._log_start += half
         self._log.append(happening)
 
-    def meanwhile(self, queued: QueuedPod) -> Sequence[Happening] | None:
+    def meanwhile(self, queued: QueuedPod) -> Sequence[LoggedEvent] | None:
         """What happened while the pod was tried; None if more than is kept."""
         offset = queued.since - self._log_start
         return self._log[offset:] if offset >= 0 else None

@@ -137,9 +137,9 @@ class Parked:
         # Pods that the clock alone may wake.
         self._turning = PodHeap(next_ticket)
 
-    def reject(self, queued: QueuedPod, key: Hashable, place: SortKey, turns_at: float) -> Group:
+    def reject(self, queued: QueuedPod, key: Hashable, place: SortKey, recheck_at: float) -> Group:
         """Plugins rejected the pod; it is one of the group with this key."""
-        self._park(queued, turns_at)
+        self._park(queued, recheck_at)
         group = self.rejected[queued] = self.groups.park(queued, key, place)
         return group
 
@@ -153,23 +153,23 @@ class Parked:
         self.groups.take(queued, group)
         self.rejected[queued] = self.groups.park(queued, queued.pod.uid, place)
 
-    def gate(self, queued: QueuedPod, turns_at: float) -> None:
+    def gate(self, queued: QueuedPod, recheck_at: float) -> None:
         """`gating_plugin` holds the pod."""
-        self._park(queued, turns_at)
+        self._park(queued, recheck_at)
         self.gated[queued] = None
         self._gated_by.setdefault(queued.gating_plugin, OrderedDict())[queued] = None
 
-    def _park(self, queued: QueuedPod, turns_at: float) -> None:
+    def _park(self, queued: QueuedPod, recheck_at: float) -> None:
         queued.parked_at = self._clock.monotonic()
-        queued.turns_at = turns_at
-        if turns_at < math.inf:
-            self._turning.push((turns_at,), queued)
+        queued.recheck_at = recheck_at
+        if recheck_at < math.inf:
+            self._turning.push((recheck_at,), queued)
 
     def take(self, queued: QueuedPod) -> None:
         """The pod is parked no longer."""
-        if queued.turns_at < math.inf:
+        if queued.recheck_at < math.inf:
             self._turning.remove(queued)
-            queued.turns_at = math.inf
+            queued.recheck_at = math.inf
         if queued in self.rejected:
             self.groups.take(queued, self.rejected.pop(queued))
             return
@@ -200,11 +200,11 @@ class Parked:
         return found
 
     def turned(self) -> list[QueuedPod]:
-        """Pods whose `turns_at` is reached, each once."""
+        """Pods whose `recheck_at` is reached, each once."""
         time, found = self._clock.time(), []
-        while (queued := self._turning.peek()) is not None and queued.turns_at <= time:
+        while (queued := self._turning.peek()) is not None and queued.recheck_at <= time:
             self._turning.remove(queued)
-            queued.turns_at = math.inf
+            queued.recheck_at = math.inf
             found.append(queued)
         return found
 
@@ -221,7 +221,7 @@ class Parked:
         deadlines = [math.inf]
         turning = self._turning.peek()
         if turning is not None:
-            left = max(0.0, turning.turns_at - self._clock.time())
+            left = max(0.0, turning.recheck_at - self._clock.time())
             deadlines.append(self._clock.monotonic() + left)
         for pods in (self.rejected, self.gated):
             if pods:

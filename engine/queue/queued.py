@@ -71,9 +71,9 @@ class QueuedPod:
     """Whether it was deleted during its attempt."""
     gated_told_at: float = field(default=0.0, repr=False)
     """When it was last reported which plugin holds it (monotonic)."""
-    pretended: bool = field(default=False, repr=False)
+    was_dry_run: bool = field(default=False, repr=False)
     """Whether its last attempt ended with a dry run of its binding."""
-    turns_at: float = field(default=math.inf, repr=False)
+    recheck_at: float = field(default=math.inf, repr=False)
     """When the clock alone may change the answer of a plugin, while it is parked."""
     parked_at: float = field(default=0.0, repr=False)
     """When it was last found unschedulable or gated (monotonic)."""

@@ -53,7 +53,7 @@ from engine.queue.backoff import NO_BACKOFF, Backoff, over_at
 from engine.queue.heap import PodHeap
 from engine.queue.hints import Only, Registrations, Verdict, Wake
 from engine.queue.hooks import GuardedHooks, QueueHooks
-from engine.queue.inflight import Happening, InFlight
+from engine.queue.inflight import InFlight, LoggedEvent
 from engine.queue.kin import Kin
 from engine.queue.parked import Group, Parked
 from engine.queue.queued import NO_PLUGINS, QueuedPod, SortKey, SubQueue
@@ -84,7 +84,7 @@ _TELL_GATED_AGAIN: Final = 30.0
 _REPEATED_WITHIN: Final = 60.0
 
 
-_Asking = tuple[Happening, list[Group | QueuedPod]]
+_Asking = tuple[LoggedEvent, list[Group | QueuedPod]]
 """An event, and the groups and pods whose hints are still to be asked, the last one first."""
 
 
@@ -170,7 +170,7 @@ class SchedulingQueue:
                 old = old if queued.newer is None else queued.newer.pod
                 queued.newer, queued.gone = pod, False
                 for event in events:
-                    self._in_flight.record(Happening(event, old, pod.pod, uid=pod.uid))
+                    self._in_flight.record(LoggedEvent(event, old, pod.pod, uid=pod.uid))
             case SubQueue.ACTIVE | SubQueue.BACKOFF:
                 self._is_now(queued, pod)
                 self._reorder(queued)
@@ -260,7 +260,7 @@ class SchedulingQueue:
                 self.incoming[SubQueue.ACTIVE, _POPPED_EARLY] += 1
             outdated = queued.hooks_version != self._version
             why = NEW_RULES.label if outdated else _ASKED_AGAIN
-            if (outdated or self._hooks.own.gates_move) and not self._admitted(queued, why):
+            if (outdated or self._hooks.own.gates_volatile) and not self._admitted(queued, why):
                 continue
             self._tried = self._fly(queued)
             return queued
@@ -371,9 +371,9 @@ class SchedulingQueue:
                 self._next_of(queued)
             return True
         self._arrive(queued, SubQueue.UNSCHEDULABLE, _FAILED)
-        turns_at = self._hooks.turns_at(queued.pod, queued.unschedulable_plugins)
+        recheck_at = self._hooks.recheck_at(queued.pod, queued.unschedulable_plugins)
         key = queued.pod.uid if alone else self._hooks.class_key(queued.pod)
-        group = self._parked.reject(queued, key, self._active_key(queued), turns_at)
+        group = self._parked.reject(queued, key, self._active_key(queued), recheck_at)
         if tried_for is group and not group.again:
             del self._out[queued]  # the rejection holds for all: the group sleeps
             group.out = None
@@ -434,7 +434,7 @@ class SchedulingQueue:
             waiting = self._parked.of(registered)
         else:
             return 0
-        happening = Happening(event, old, new, only)
+        happening = LoggedEvent(event, old, new, only)
         self._in_flight.record(happening)
         return self._ask_about(happening, waiting) if waiting else 0
 
@@ -448,7 +448,7 @@ class SchedulingQueue:
             if queued is None or queued.where in (SubQueue.ACTIVE, SubQueue.WAITING):
                 continue
             if queued.where is SubQueue.IN_FLIGHT:
-                self._in_flight.record(Happening(EVERYTHING, uid=uid))
+                self._in_flight.record(LoggedEvent(EVERYTHING, uid=uid))
             else:
                 self._leave(queued)
                 queued.errors += failed
@@ -463,7 +463,7 @@ class SchedulingQueue:
                 self._reorder(queued)
 
     def flush(self) -> None:
-        """Moves the pods that are due: backoff over, `turns_at` reached, parked for too long."""
+        """Moves the pods that are due: backoff over, `recheck_at` reached, parked for too long."""
         if self._asking:
             self._ask()
         now = self._clock.monotonic()
@@ -513,7 +513,7 @@ class SchedulingQueue:
                 group.parked.rekey(self._active_key)
         if changed is None:
             changed = frozenset({*before.hints, *hooks.hints})
-        happening = Happening(NEW_RULES, changed=changed)
+        happening = LoggedEvent(NEW_RULES, changed=changed)
         self._in_flight.record(happening)
         self._ask_about(happening, self._parked.all())
 
@@ -588,7 +588,7 @@ class SchedulingQueue:
 
     def _fly(self, queued: QueuedPod) -> QueuedPod:
         queued.attempts += 1
-        queued.where, queued.pretended = _IN_FLIGHT, False
+        queued.where, queued.was_dry_run = _IN_FLIGHT, False
         queued.tried_at = self._clock.monotonic()
         if queued.first_attempt_at is None:
             queued.first_attempt_at = self._clock.time()
@@ -621,7 +621,7 @@ class SchedulingQueue:
                 break
         return best
 
-    def _wake_by(self, happening: Happening, pod: PodInfo, by: Verdict, now: Snapshot) -> Wake:
+    def _wake_by(self, happening: LoggedEvent, pod: PodInfo, by: Verdict, now: Snapshot) -> Wake:
         """What an event does to a pod that these plugins reject or hold."""
         if not happening.concerns(pod):
             return Wake.NOT
@@ -667,7 +667,7 @@ class SchedulingQueue:
         held_before = queued.gating_plugin, queued.gating_reasons
         queued.gating_plugin, queued.gating_reasons = status.plugin, status.reasons
         self._arrive(queued, SubQueue.GATED, why)
-        self._parked.gate(queued, self._hooks.turns_at(queued.pod, frozenset({status.plugin})))
+        self._parked.gate(queued, self._hooks.recheck_at(queued.pod, frozenset({status.plugin})))
         self._tell_gated(queued, *held_before)
         self._next_of(queued)
         return False
@@ -766,14 +766,14 @@ class SchedulingQueue:
             self._parked.stay(queued)
         return True
 
-    def _ask_about(self, happening: Happening, waiting: list[Group | QueuedPod]) -> int:
+    def _ask_about(self, happening: LoggedEvent, waiting: list[Group | QueuedPod]) -> int:
         """Lists the groups and pods to be asked, and asks them, if no others are first."""
         behind = bool(self._asking)
         self._asking.append((happening, waiting[::-1]))
         if len(self._asking) > MOST_ASKING:
             # Too much to ask: all that are listed wake.
             everyone = dict.fromkeys(one for _, left in self._asking for one in left)
-            self._asking = deque([(Happening(EVERYTHING), list(everyone))])
+            self._asking = deque([(LoggedEvent(EVERYTHING), list(everyone))])
         return 0 if behind else self._ask()
 
     def _ask(self) -> int:
@@ -796,7 +796,7 @@ class SchedulingQueue:
             self._asking.popleft()
         return moved
 
-    def _ask_group(self, group: Group, happening: Happening, snapshot: Snapshot) -> int:
+    def _ask_group(self, group: Group, happening: LoggedEvent, snapshot: Snapshot) -> int:
         if group.out is not None and group.out.where is SubQueue.ACTIVE:
             return 0
         only = happening.only
@@ -806,7 +806,7 @@ class SchedulingQueue:
         wake = self._wake_by(happening, queued.pod, (group.plugins, group.pending), snapshot)
         return 0 if wake is Wake.NOT else self._wake_group(group, wake, happening.event.label, only)
 
-    def _ask_gated(self, queued: QueuedPod, happening: Happening, snapshot: Snapshot) -> int:
+    def _ask_gated(self, queued: QueuedPod, happening: LoggedEvent, snapshot: Snapshot) -> int:
         if queued not in self._parked.gated:  # moved or deleted since
             return 0
         verdict = frozenset({queued.gating_plugin}), NO_PLUGINS

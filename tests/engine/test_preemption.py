@@ -13,7 +13,7 @@ from engine.binding import marked
 from engine.clock import ManualClock
 from engine.executor import Changes, Executor
 from engine.framework.effects import AssumeObject, Await, Emit, Patch
-from engine.framework.interface import Points, PreBound, Reserved
+from engine.framework.interface import Points, PreBindResult, ReserveResult
 from engine.framework.profile import Weighted
 from engine.framework.status import Status, unschedulable
 from engine.objects import ObjectMeta
@@ -433,12 +433,12 @@ class Prepares:
         return Points(reserve=self._reserve, pre_bind=self._pre_bind)
 
     def _reserve(self, pod, snapshot, row):
-        return Reserved(effects=self.reserved)
+        return ReserveResult(effects=self.reserved)
 
     def _pre_bind(self, pod, snapshot, row, decision):
         there = map(snapshot.pods.pod, snapshot.pods.on(row).tolist())
         self.seen.append([dict(one.pod.metadata.annotations or {}) for one in there])
-        return PreBound(annotations=self.annotations, effects=self.effects)
+        return PreBindResult(annotations=self.annotations, effects=self.effects)
 
 
 def with_plugin(plugin):

@@ -18,7 +18,7 @@ from engine.cache.otherpods import QUEUE, TIMES
 from engine.clock import ManualClock
 from engine.framework.edge import BindOutcome, Edge
 from engine.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
-from engine.framework.interface import SKIP_FILTER, Permitted, Points, PreFilterResult, Verdicts
+from engine.framework.interface import SKIP_FILTER, PermitResult, Points, PreFilterResult, Verdicts
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.framework.status import Code, Status
@@ -1157,7 +1157,7 @@ class NotYet:
         return Verdicts.uniform(np.full(snapshot.nodes.size, self.ready)[rows], self.no)
 
     def permit(self, pod, snapshot, row, waited):
-        return Permitted(self.status)
+        return PermitResult(self.status)
 
 
 @pytest.mark.parametrize("point", ["pre_filter", "filter", "permit"])

@@ -10,7 +10,7 @@ import pytest
 from dsl.checker import rules
 from engine.framework.effects import AssumeObject
 from engine.framework.events import Action, ClusterEvent, Resource
-from engine.framework.interface import Permitted, Points, Reserved
+from engine.framework.interface import PermitResult, Points, ReserveResult
 from engine.framework.profile import Weighted
 from engine.framework.status import Code, Status, unschedulable
 from engine.objects import from_builtins
@@ -332,17 +332,19 @@ class Pairs:
         return Points(permit=self.permit, reserve=self.reserve)
 
     def reserve(self, pod, snapshot, row):
-        return Reserved(effects=(AssumeObject("PersistentVolume", pod.name, _volume(pod.name)),))
+        return ReserveResult(
+            effects=(AssumeObject("PersistentVolume", pod.name, _volume(pod.name)),)
+        )
 
     def permit(self, pod, snapshot, row, waited):
         self.asked.append((pod.name, waited))
         others = [uid for uid in snapshot.waiting if uid != pod.uid]
         if pod.name == "stop":
             no = unschedulable("it is over")
-            return Permitted(no, others=dict.fromkeys(others, no))
+            return PermitResult(no, others=dict.fromkeys(others, no))
         if others:
-            return Permitted(others=dict.fromkeys(others, Status.SUCCESS))
-        return Permitted(Status(Code.WAIT, ("alone",)), self.timeout)
+            return PermitResult(others=dict.fromkeys(others, Status.SUCCESS))
+        return PermitResult(Status(Code.WAIT, ("alone",)), self.timeout)
 
 
 def _volume(name):

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.interface import UNSHARED, Passing, State
+from engine.framework.interface import UNSHARED, State, Transient
 from engine.framework.snapshot import IntColumn, Snapshot
 from engine.objects import Pod, Volume
 from engine.objects.storage import PersistentVolumeClaim, VolumeAttachment
@@ -36,7 +36,7 @@ from engine.plugins.volumes.claims import (
     find_volume,
     is_new,
     not_found,
-    strangers,
+    wrong_owner,
 )
 from engine.plugins.volumes.csi_nodes import CSI_NODES, MOST_DRIVERS, CsiNodes, limits_of
 from engine.plugins.volumes.migration import BY_PLUGIN, csi_handle, migration_of
@@ -91,7 +91,7 @@ class Alike(NamedTuple):
     `key` has all that is said of them.
     """
 
-    key: Passing
+    key: Transient
     claims: tuple[PersistentVolumeClaim, ...]
 
 
@@ -120,14 +120,14 @@ def _alike(pod: PodInfo, snapshot: Snapshot) -> Alike | None:
         of_class = find_class(snapshot, class_of(claim))
         if of_class is None or of_class.volume_binding_mode != FIRST_CONSUMER:
             return None
-        if volume.ephemeral is not None and strangers(pod.pod, claim):
+        if volume.ephemeral is not None and wrong_owner(pod.pod, claim):
             return None
         spec = msgspec.structs.replace(claim.spec, storage_class_name=class_of(claim))
         claims[key] = PersistentVolumeClaim(spec=spec)
         said.append((spec, of_class.provisioner, of_class.allowed_topologies))
     if are_too_many([*claims.values()]):
         return None
-    return Alike(Passing(map(msgspec.msgpack.encode, said)), tuple(claims.values()))
+    return Alike(Transient(map(msgspec.msgpack.encode, said)), tuple(claims.values()))
 
 
 def _is_storage(volume: Volume) -> bool:
@@ -168,7 +168,7 @@ def attached_by(pod: Pod, snapshot: Snapshot, *, migrating: bool, is_new: bool) 
                 why = not_found("persistentvolumeclaim", name)
                 raise MissingClaimError(f"looking up PVC {namespace}/{name}: {why}")
             continue
-        if volume.ephemeral is not None and (why := strangers(pod, claim)):
+        if volume.ephemeral is not None and (why := wrong_owner(pod, claim)):
             raise ValueError(why)
         driver, handle = _driver_and_handle(claim, snapshot, migrating=migrating)
         if driver and handle:

@@ -24,7 +24,7 @@ from engine.framework.interface import (
     Points,
     PreFilterResult,
     PreScoreResult,
-    Reserved,
+    ReserveResult,
     Scores,
     State,
     Verdicts,
@@ -60,8 +60,8 @@ from engine.plugins.volumes.claims import (
     is_bound_to,
     is_one_of,
     not_found,
-    strangers,
     waits,
+    wrong_owner,
 )
 from engine.plugins.volumes.csi_nodes import migrated_plugins
 from engine.plugins.volumes.matching import KINDS, Storage, Wanted, scores, volume_limit
@@ -160,10 +160,10 @@ class VolumeBinding:
 
     # ---- acting
 
-    def _reserve(self, pod: PodInfo, snapshot: Snapshot, row: int) -> Reserved:
+    def _reserve(self, pod: PodInfo, snapshot: Snapshot, row: int) -> ReserveResult:
         wanted = _wanted(pod, snapshot)
         if not isinstance(wanted, Wanted) or not wanted.delayed:
-            return Reserved()
+            return ReserveResult()
         found = self._storage.find(wanted, snapshot, np.array([row], dtype=np.intp))
         binding = _Binding(
             self._storage,
@@ -172,7 +172,7 @@ class VolumeBinding:
             [provision.claim for provision in found.provisions if provision.where[0]],
         )
         if not binding.bindings and not binding.provisions:
-            return Reserved()
+            return ReserveResult()
         changes = binding.changes()
         assumed = [
             AssumeObject(type(new).__name__, object_key(new.metadata), new) for _, new in changes
@@ -180,7 +180,7 @@ class VolumeBinding:
         wait = Await(
             "volumes to be bound", binding.check, frozenset({CLAIMS, VOLUMES}), self._timeout
         )
-        return Reserved(
+        return ReserveResult(
             effects=tuple(assumed), pre_bind=(*[_patch(old, new) for old, new in changes], wait)
         )
 
@@ -201,7 +201,7 @@ def _wanted(pod: PodInfo, snapshot: Snapshot) -> Wanted | Status:
                 controller = "waiting for ephemeral volume controller to create the"
                 missing = f'{controller} persistentvolumeclaim "{name}"'
             return unresolvable(missing)
-        why = _unusable(claim) or (volume.ephemeral and strangers(pod.pod, claim))
+        why = _unusable(claim) or (volume.ephemeral and wrong_owner(pod.pod, claim))
         if why:
             return unresolvable(why)
         try:

@@ -90,7 +90,7 @@ def not_found(kind: str, name: str) -> str:
     return f'{kind} "{name}" not found'
 
 
-def strangers(pod: Pod, claim: PersistentVolumeClaim) -> str:
+def wrong_owner(pod: Pod, claim: PersistentVolumeClaim) -> str:
     """Why the claim of a volume made for the pod is another's; empty if it is the pod's own."""
     meta = claim.metadata
     owner = next((one for one in meta.owner_references or () if one.controller), None)

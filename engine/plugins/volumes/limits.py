@@ -16,10 +16,10 @@ from engine.framework.events import Action, Resource
 from engine.framework.interface import (
     SKIP_FILTER,
     UNSHARED,
-    Passing,
     Points,
     PreFilterResult,
     State,
+    Transient,
     Verdicts,
 )
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
@@ -83,7 +83,7 @@ class NodeVolumeLimits:
     def _key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         """A claim that a pod on a node has counts there already."""
         key, used = volumes_key(pod, snapshot), self._volumes.is_used
-        claims = named_claims(pod.pod) if type(key) is Passing else ()
+        claims = named_claims(pod.pod) if type(key) is Transient else ()
         shared = any(used(snapshot, f"{pod.namespace}/{name}") for name in claims)
         return UNSHARED if shared else key
 

@@ -111,9 +111,9 @@ ROWS = "s.nodes.present[rows]"
         ("score=lambda *_: [1.0, 2.0]", "score returns list instead of numpy.ndarray | None"),
         (f"score=lambda t, p, s, rows: {ROWS} * np.nan", "a score is not a finite number"),
         ("tiers=lambda *_: None", "tiers returns NoneType"),
-        ("reserve=lambda *_: None", "reserve returns NoneType instead of Reserved"),
-        ("permit=lambda *_: Status.SUCCESS", "permit returns Status instead of Permitted"),
-        ("pre_bind=lambda *_: True", "pre_bind returns bool instead of PreBound"),
+        ("reserve=lambda *_: None", "reserve returns NoneType instead of ReserveResult"),
+        ("permit=lambda *_: Status.SUCCESS", "permit returns Status instead of PermitResult"),
+        ("pre_bind=lambda *_: True", "pre_bind returns bool instead of PreBindResult"),
         ("post_bind=lambda *_: None", "post_bind returns NoneType instead of list | tuple"),
     ],
 )

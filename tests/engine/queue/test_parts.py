@@ -10,7 +10,7 @@ from engine.framework.events import Action, ClusterEvent, Resource
 from engine.queue import inflight
 from engine.queue.backoff import NO_BACKOFF, Backoff
 from engine.queue.heap import PodHeap
-from engine.queue.inflight import Happening, InFlight
+from engine.queue.inflight import InFlight, LoggedEvent
 from engine.queue.queued import QueuedPod
 from tests.engine.queue.builders import waiting
 
@@ -55,12 +55,12 @@ def test_the_log_keeps_what_pods_in_flight_need() -> None:
     early, late = queued("early"), queued("late")
     flights.start(early)
     for _ in range(500):
-        flights.record(Happening(NODE_ADD))
+        flights.record(LoggedEvent(NODE_ADD))
     flights.start(late)
-    flights.record(Happening(NODE_ADD, uid="late"))
+    flights.record(LoggedEvent(NODE_ADD, uid="late"))
     flights.end(early)
     assert len(flights._log) == 1
-    assert flights.meanwhile(late) == [Happening(NODE_ADD, uid="late")]
+    assert flights.meanwhile(late) == [LoggedEvent(NODE_ADD, uid="late")]
     flights.end(late)
     assert not flights._log
 
@@ -71,5 +71,5 @@ def test_a_pod_in_flight_for_too_long_counts_as_woken(monkeypatch: pytest.Monkey
     pod = queued("p")
     flights.start(pod)
     for _ in range(11):
-        flights.record(Happening(NODE_ADD))
+        flights.record(LoggedEvent(NODE_ADD))
     assert flights.meanwhile(pod) is None

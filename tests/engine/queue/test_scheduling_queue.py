@@ -444,7 +444,7 @@ def test_gates_that_look_at_more_than_the_pod_are_asked_again_for_each_that_is_p
     def one_at_a_time(pod: PodInfo) -> Status:
         return unresolvable("one is there").by("Gates") if started else Status.SUCCESS
 
-    hooks = QueueHooks(by_priority, one_at_a_time, HINTS, gates_move=moves)
+    hooks = QueueHooks(by_priority, one_at_a_time, HINTS, gates_volatile=moves)
     queue = SchedulingQueue(clock=clock, hooks=hooks, snapshot=nothing)
     started.append("before")
     for name in "abc":
