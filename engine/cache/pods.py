@@ -203,7 +203,7 @@ class PodTable(PodColumns):
         """Nobody counts by the values of this label any more."""
         self._kinds.forget(label)
 
-    def add(self, pod: PodInfo, node_row: int) -> int:
+    def add(self, pod: PodInfo, node_row: int) -> None:
         """Gives the pod a row."""
         row = len(self._pods)
         if row == self._capacity:
@@ -217,7 +217,6 @@ class PodTable(PodColumns):
             self._settle()
         for ledger in self._ledgers.values():
             ledger.count(pod, 1)
-        return row
 
     def fill(self, row: int, pod: PodInfo, node_row: int) -> bool:
         """Writes what the pod is now into its row; a node row of -1 hides it from every count.
