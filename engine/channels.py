@@ -76,7 +76,7 @@ class Answer(msgspec.Struct, eq=False):
         lines: list[str] = []
         rest = self.head
         while not lines or lines[0].split(" ")[1] < str(_INTERIM):
-            one, _, rest = rest.partition(b"\r\n\r\n")
+            one, _, rest = rest.lstrip(b"\r\n").partition(b"\r\n\r\n")
             lines = one.decode("latin-1").split("\r\n")
         parted = [line.partition(":") for line in lines[1:]]
         return {name.lower(): value.strip(" \t") for name, _, value in parted}

@@ -21,10 +21,14 @@ _LABELS: Final = matching(
     r"[A-Za-z_]\w*( *, *[A-Za-z_]\w*)?",
     "is not a label of a result; write one like node, zone or cluster, or two like src, dst",
 )
+_NOT_SET: Final = (
+    "authorization|host|connection|content-length|expect|te|trailer|transfer-encoding|upgrade"
+)
 _HEADER: Final = matching(
-    r"(?!(?i:authorization|host)$)[\w.-]+",
+    rf"(?!(?i:{_NOT_SET})$)[\w.-]+",
     "cannot be set (tokenFile is for credentials); write a header like X-Scope-OrgID",
 )
+_HEADER_VALUE: Final = matching(r"[\x20-\x7e]*", "is not a line of ASCII characters")
 _URL: Final = re.compile(r"https?://\S+")
 _HOST_AND_PORT: Final = re.compile(r"[A-Za-z0-9.-]+:\d{1,5}")
 
@@ -74,7 +78,9 @@ class PrometheusSection(Section):
     password_file: str | None = None
     ca_file: str | None = None
     insecure_skip_verify: bool = False
-    headers: dict[Annotated[str, AfterValidator(_HEADER)], str] = {}
+    headers: dict[
+        Annotated[str, AfterValidator(_HEADER)], Annotated[str, AfterValidator(_HEADER_VALUE)]
+    ] = {}
 
     @field_serializer("url")
     def _shown(self, url: str | None) -> str | None:

@@ -166,8 +166,9 @@ def parse(source: str, kind: type[_D], document: object) -> _D:
         what = _WORDS.get(first["type"], what)
         if first["type"] in ("extra_forbidden", "model_type"):
             known = _fields_at(kind, first["loc"]) or _fields_at(kind, first["loc"][:-1])
-            what += nearest(str(*first["loc"][-1:]), known) or f"; known: {', '.join(known)}"
-        elif "v1beta" in str(first["input"]):
+            near = nearest(str(first["loc"][-1]), known) if first["type"] != "model_type" else ""
+            what += near or f"; known: {', '.join(known)}"
+        elif first["loc"][-1:] == ("apiVersion",) and "v1beta" in str(first["input"]):
             what += "; `berth convert FILE` rewrites it"
         where = ".".join(str(part) for part in first["loc"] if part != "[key]")
         raise ConfigError(": ".join(filter(None, (source, where, what)))) from failed

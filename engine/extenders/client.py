@@ -114,7 +114,8 @@ class Extender:
             why = f"no answer within {self._seconds:g} s"
             raise ExtenderError(f"extender {self.url}/{verb}: {why}") from error
         except (NotConnected, Broken, Late, OSError) as error:
-            raise ExtenderError(f"extender {self.url}/{verb}: {cause(error)}") from error
+            why = cause(error.cause if isinstance(error, NotConnected) else error)
+            raise ExtenderError(f"extender {self.url}/{verb}: {why}") from error
         if answer.status != _OK:
             raise ExtenderError(f"extender {self.url}/{verb}: it answers HTTP {answer.status}")
         try:

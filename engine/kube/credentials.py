@@ -84,10 +84,12 @@ class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
                 raise ConfigException(f"the context names user {named!r}, which does not exist")
             self._user = ConfigNode("user", {})
         folder = self._get_base_path(self._user.path)
-        # A file that is there wins. Source: client-go transport/round_trippers.go
-        if Path(folder, self._user.safe_get("tokenFile") or "").is_file():
-            kept = {key: one for key, one in self._user.value.items() if key != "token"}
-            self._user = ConfigNode("user", kept, self._user.path)
+        # A file with a token wins. Source: client-go transport/round_trippers.go
+        with suppress(OSError, ValueError, TypeError):
+            file = Path(folder, self._user.safe_get("tokenFile") or "")
+            if file.is_file() and file.read_text().strip():
+                kept = {key: one for key, one in self._user.value.items() if key != "token"}
+                self._user = ConfigNode("user", kept, self._user.path)
         self._limits = limits or ProgramLimits()
 
     async def load_and_set(self, client_configuration: object) -> None:

@@ -169,16 +169,19 @@ def kinds_of(profiles: Iterable[Profile]) -> Sequence[Kind]:
     """`KINDS`, and those that plugins of the profiles name in `Points.objects`.
 
     Raises:
-        ConfigError: two kinds would have one name in `Snapshot.objects`.
+        ConfigError: a kind would have the name of another one that the cache keeps.
     """
     plugins = [one.plugin for profile in profiles for one in profile.plugins]
     named = {pair for plugin in plugins for pair in plugin.points().objects.items()}
-    found = {kind.name: kind for kind in (*KINDS, *WORKLOAD_KINDS, LEASES)}
+    taken = {*STRUCTS, "Pod", "Node", "Namespace"}
+    found = []
     for path, struct in sorted(named, key=lambda pair: pair[0]):
         one = Kind(struct, path, Wakes.OBJECT)
-        if found.setdefault(one.name, one) is not one:
+        if one.name in taken:
             raise ConfigError(f"plugins: {path}: another kind is named {one.name}, too")
-    return [*KINDS, *(kind for kind in found.values() if kind.wakes is Wakes.OBJECT)]
+        taken.add(one.name)
+        found.append(one)
+    return [*KINDS, *found]
 
 
 _BATCH: Final = "/apis/batch/v1"

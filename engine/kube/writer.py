@@ -315,7 +315,7 @@ class KubeEffectWriter:
 
     def __init__(self, gate: Gate, wiring: Wiring, kinds: Iterable[Kind] = KINDS) -> None:
         own = {"Pod": "/api/v1/pods", "Node": "/api/v1/nodes"}
-        self._collections = own | {kind.name: kind.path for kind in kinds}
+        self._collections = {kind.name: kind.path for kind in kinds} | own
         self._patches = gate.lane(Priority.BINDING)
         self._evictions = gate.lane(Priority.EVICTION)
         self._wiring = wiring

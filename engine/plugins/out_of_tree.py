@@ -6,6 +6,7 @@ is told by the plugin's name, and nothing runs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
@@ -17,8 +18,10 @@ from engine.framework import interface
 from engine.framework.decision import PostFilterResult
 from engine.framework.events import ClusterEventWithHint
 from engine.framework.interface import Plugin, Points
+from engine.objects import Described
 
 GROUP: Final = "berth.plugins"
+_COLLECTION: Final = re.compile(r"/apis?(/[a-z0-9.-]+)+/[a-z]+")
 _ANSWERS: Final[Mapping[str, Any]] = {
     "class_key": object,
     "pre_filter": interface.PreFilterResult,
@@ -103,6 +106,11 @@ def _made(entry: EntryPoint, args: Mapping[str, Any]) -> Plugin:
         raise ValueError(f"{where} returns {type(points).__name__} instead of Points")  # noqa: TRY004 - all that is wrong with a plugin is a ValueError
     if not all(isinstance(one, ClusterEventWithHint) for one in points.events):
         raise ValueError(f"{where} has events that are no ClusterEventWithHint")
+    objects: Mapping[str, Any] = points.objects
+    for path, struct in objects.items():
+        is_kind = isinstance(struct, type) and issubclass(struct, Described)
+        if not is_kind or not _COLLECTION.fullmatch(path):
+            raise ValueError(f"{where} has objects at {path!r}: no collection, or not Described")
     if called != entry.name:
         raise ValueError(f"{where} has the name {called!r}")
     made: Plugin = plugin

@@ -17,7 +17,7 @@ from dsl.plan import SortRule
 from dsl.policytest import NOT_FOUND, Case, Expected, Suite, read_suite
 from dsl.source import MAX_BYTES, Span
 from engine.framework.runtime import PluginError
-from engine.policy.folder import TESTS
+from engine.policy.folder import ENDING, TESTS
 from engine.policy.podreads import UnreadFieldError
 from engine.policytests.answers import Answers
 from engine.policytests.judging import judge
@@ -91,7 +91,7 @@ def find_files(paths: Iterable[Path]) -> Iterator[Path]:
             yield from sorted(one for one in path.rglob(f"*{TESTS}") if one.is_file())
         elif not path.exists():
             raise FileNotFoundError(str(path))
-        elif path.suffix != ".policy":
+        elif path.suffix != ENDING:
             yield path
 
 

@@ -5,6 +5,7 @@ Changes no meaning: what a terminal obeys, or a reader is fooled by, is written 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -54,8 +55,10 @@ def one_line(text: str, most: int = LINE) -> str:
 
 def cause(error: BaseException, most: int = LINE) -> str:
     """What an error says, in one line; its kind, if it says nothing."""
-    refused = isinstance(error, ConnectionRefusedError)  # says only by what call, and a number
-    return "connection refused" if refused else one_line(str(error), most) or type(error).__name__
+    text = str(error)
+    if isinstance(error, OSError) and error.errno and "Connect call failed" in text:
+        return os.strerror(error.errno).lower()  # the text has only the call and a number
+    return one_line(text, most) or type(error).__name__
 
 
 def without_user(url: str) -> str:

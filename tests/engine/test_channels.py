@@ -97,7 +97,7 @@ def pieces(answer: bytes, cuts: set[int]) -> list[bytes]:
     return [answer[a:b] for a, b in itertools.pairwise(at)]
 
 
-@given(st.sampled_from([OK, CHUNKED, INTERIM + OK]), st.sets(st.integers(1, 90)))
+@given(st.sampled_from([OK, b"\r\n" + OK, CHUNKED, INTERIM + OK]), st.sets(st.integers(1, 90)))
 def test_an_answer_is_the_same_however_its_bytes_are_cut(answer: bytes, cuts: set[int]):
     async def main() -> None:
         async with answering(pieces(answer, cuts), [OK]) as (channels, server):

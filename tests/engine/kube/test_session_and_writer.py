@@ -605,9 +605,11 @@ class TestConfiguration:
             assert len(script.asked) == 6
             await watch.aclose()
             await session.close()
-            config["users"][0]["user"] |= {"tokenFile": "gone", "token": "new"}
-            async with await Session.from_kubeconfig(config) as session:
-                assert (await session.request("GET", "/x")).status == 200
+            (tmp_path / "empty").touch()
+            for without in ("gone", str(tmp_path / "empty")):
+                config["users"][0]["user"] |= {"tokenFile": without, "token": "new"}
+                async with await Session.from_kubeconfig(config) as session:
+                    assert (await session.request("GET", "/x")).status == 200
 
     @pytest.mark.parametrize(
         ("text", "header"),

@@ -84,6 +84,8 @@ def test_a_plugin_gets_its_arguments_and_is_imported_when_it_is_named(install):
          "fails: ZeroDivisionError: division by zero"),
         (GOOD.replace("()", "(events=(ClusterEvent(Resource.NODE, Action.ADD),))", 1)
          + "def make(args): return P()\n", "has events that are no ClusterEventWithHint"),
+        (GOOD.replace("Points()", "Points(objects={'/apis/a.b/v1/racks': dict})")
+         + "def make(args): return P()\n", "has objects at '/apis/a.b/v1/racks': no collection, or not Described"),
     ],
 )  # fmt: skip
 def test_one_that_is_broken_is_refused_by_name(code, said, install):
@@ -117,7 +119,7 @@ ROWS = "s.nodes.present[rows]"
         ("score=lambda *_: [1.0, 2.0]", "score returns list instead of numpy.ndarray | None"),
         (f"score=lambda t, p, s, rows: {ROWS} * np.nan", "a score is not a finite number"),
         ("tiers=lambda *_: None", "tiers returns NoneType"),
-        ("reserve=lambda *_: None", "reserve returns NoneType instead of Reserved"),
+        ("reserve=lambda *_: None", "reserve returns NoneType instead of ReserveResult"),
         ("permit=lambda *_: Status.SUCCESS", "permit returns Status instead of PermitResult"),
         ("pre_bind=lambda *_: True", "pre_bind returns bool instead of PreBindResult"),
         ("post_bind=lambda *_: None", "post_bind returns NoneType instead of list | tuple"),
@@ -171,5 +173,11 @@ def test_kinds_that_plugins_read_are_watched_once_and_have_names_of_their_own():
     assert [one.path for one in found[len(KINDS) :]] == ["/apis/example.com/v1/racks"]
     with pytest.raises(ConfigError, match="/apis/k/v1/services: another kind is named Service"):
         kinds({"/apis/k/v1/services": Service})
+
+    class Node(Described, frozen=True):
+        """Longhorn has one."""
+
+    with pytest.raises(ConfigError, match="/apis/k/v1/nodes: another kind is named Node"):
+        kinds({"/apis/k/v1/nodes": Node})
     with pytest.raises(ConfigError, match="/apis/b/v1/racks: another kind is named Rack"):
         kinds({"/apis/a/v1/racks": Rack}, {"/apis/b/v1/racks": Rack})
