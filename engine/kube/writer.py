@@ -324,7 +324,7 @@ class KubeEffectWriter:
         """See `framework.edge.EffectWriter.patch`."""
         try:
             path, body = self._path_of(effect), _encoder.encode(effect.body)
-        except (LookupError, TypeError) as wrong:
+        except (LookupError, TypeError, ValueError) as wrong:
             return f"a plugin's patch of {effect.kind} cannot be written: {wrong!r}"
         try:
             answer = await self._patches.request("PATCH", path, body=body, content_type=MERGE_PATCH)

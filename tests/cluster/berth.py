@@ -44,8 +44,9 @@ class Berth:
         self.process = Process("berth", command, self.log)
 
     def start(self, until: str = "Policies in force") -> None:
+        before = self.log.read_text().count(until) if self.log.exists() else 0
         self.process.start()
-        self.wait_for_log(until, seconds=90.0)
+        self.wait_for_log(until, count=before + 1, seconds=90.0)
 
     def wait_for_log(self, text: str, *, count: int = 1, seconds: float = 30.0) -> None:
         def there() -> bool:

@@ -97,11 +97,13 @@ class Cluster:
             self.starts("--policy-configmap", f"{self.namespace}/policies", *flags)
 
     def stop(self) -> None:
-        for one in self.berths:
-            if one.process.running:
-                assert one.end() == 0, one.process.tail()
-        for name in self._classes:
-            self.plane.request("DELETE", f"{PRIORITIES}/{name}")
+        try:
+            for one in self.berths:
+                code = one.end() if one.process.running else one.process.stop()
+                assert code == 0, one.process.tail()
+        finally:
+            for name in self._classes:
+                self.plane.request("DELETE", f"{PRIORITIES}/{name}")
 
     # ---- what became of it
 

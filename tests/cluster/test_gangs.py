@@ -118,8 +118,9 @@ def test_waiting_members_survive_a_restart_and_a_rule_that_goes(cluster):
     cluster.refused("w-0", "gang w: 2 of 3 members have a node; w-")
     assert cluster.berth.end() == 0
     assert not cluster.bound()
+    held = cluster.berth.log.read_text().count("Waiting in permit")
     cluster.berth.start()
-    cluster.refused("w-1", "gang w: 2 of 3 members have a node; w-")
+    cluster.berth.wait_for_log("Waiting in permit", count=held + 2)
     assert not cluster.bound()
     cluster.config_map(gangs="score: 50\n")
     wait_until("those with a node are bound", lambda: len(cluster.bound()) == 2)

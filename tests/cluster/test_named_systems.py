@@ -45,10 +45,12 @@ class Systems(Cluster):
         self.delete(name)
 
     def stop(self):
-        super().stop()
-        for name in self._held:
-            body = {"metadata": {"finalizers": None}}
-            self.plane.request("PATCH", self.path("pods", name), body)
+        try:
+            super().stop()
+        finally:
+            for name in self._held:
+                body = {"metadata": {"finalizers": None}}
+                self.plane.request("PATCH", self.path("pods", name), body)
         again = CliRunner().invoke(main, ["replay", str(self.journal)])
         assert again.exit_code == 0, again.output
 

@@ -603,7 +603,8 @@ async def test_a_kubeconfig_that_is_wrong_ends_the_process_with_the_reason(kubec
     assert "\n" not in message
 
 
-async def test_a_server_that_is_away_is_told_once_and_not_for_each_kind(caplog):
+async def test_a_server_that_is_away_is_told_once_and_not_for_each_kind(caplog, monkeypatch):
+    monkeypatch.setattr("engine.app.sweep", lambda: None)  # as in `embedded`
     config = EmbeddedCluster(nodes=0).kubeconfig()
     config["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:1"
     made = Process(None, Settings(), config)

@@ -410,6 +410,20 @@ class TestEffectWriter:
         assert script.calls.startswith(calls)
         assert (why == "") is done
 
+    @pytest.mark.parametrize(
+        "effect",
+        [
+            Patch("Rack", "", "r", {}),
+            Patch("Node", "", "n", {"a": object()}),
+            Patch("Node", "", "n", {"a": "\ud800"}),
+            Patch("Node", "", "\ud800", {}),
+        ],
+    )
+    async def test_what_no_server_could_take_is_said(self, effect: Patch):
+        why, script, _ = await self.written(effect)
+        assert why.startswith(f"a plugin's patch of {effect.kind} cannot be written: ")
+        assert script.asked == []
+
     async def test_patches_of_any_kind(self):
         effect = Patch("PersistentVolumeClaim", "d", "data", {"a": 1})
         why, script, _ = await self.written(effect, reply(200))
@@ -1070,11 +1084,3 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
         "KUBERNETES_SERVICE_HOST",
     ):
         monkeypatch.delenv(name, raising=False)
-
-    @pytest.mark.parametrize(
-        "effect", [Patch("Rack", "", "r", {}), Patch("Node", "", "n", {"a": {1}})]
-    )
-    def test_what_no_server_could_take_is_said(self, effect: Patch) -> None:
-        why, script, _ = self.written(effect)
-        assert why.startswith(f"a plugin's patch of {effect.kind} cannot be written: ")
-        assert script.asked == []
