@@ -155,9 +155,10 @@ class Executor:
                     return failed(self._cancelled)
                 try:
                     status = effect.check(self.snapshot())
+                    pending = status.code is Code.PENDING
                 except Exception as fault:  # noqa: BLE001 - a plugin's: only its pod fails
                     return failed(f"waiting for {effect.what}: {fault!r}")
-                if status.code is not Code.PENDING:
+                if not pending:
                     return status
                 left = deadline - self.clock.monotonic()
                 if left <= 0:

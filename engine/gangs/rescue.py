@@ -36,6 +36,8 @@ MOST_DOMAINS: Final = 16
 """Domains that are emptied in thought, those that lack the least room first."""
 MOST_ASKED: Final = 400
 """Members asked about before the last domain is begun; milliseconds each on large clusters."""
+_MOST_REFUSED: Final = 8
+"""Different members without a way, beyond those that may be missing: a leader may follow."""
 Domain = NDArray[np.intp] | None
 """The rows that may be emptied; None is the whole cluster."""
 _NOTHING: Final = PostFilterResult(unschedulable(), nominated="")
@@ -70,6 +72,7 @@ class Rescuers:
         self.absent = Absent(self.basis.cache)
         self.only_wait = False
         self._asked = 0
+        self._refused = 0  # since the last one that has a place
         self._there: list[Chosen] = []
         self._found: list[tuple[QueuedPod, PostFilterResult]] = []
 
@@ -84,7 +87,7 @@ class Rescuers:
         return _cheapest(helps, self.basis.snapshot()) if helps else Rescue()
 
     def _in(self, rows: Domain) -> Steps[Rescue]:
-        self._there, self._found = [], []
+        self._there, self._found, self._refused = [], [], 0
         # The least important first: whatever is free is theirs, as they can evict the fewest.
         asked, left = list[QueuedPod](), sorted(self.members, key=lambda one: one.pod.priority)
         try:
@@ -107,27 +110,42 @@ class Rescuers:
     def _left(self, members: Sequence[QueuedPod], rows: Domain) -> Steps[list[QueuedPod]]:
         """Who has no way to a place beside those before; one of each kind is asked about."""
         turn, left, hopeless = self.turn, list[QueuedPod](), set[Hashable]()
+        most = len(self.members) - turn.wanted + _MOST_REFUSED
         for queued in members:
             yield
             if self._enough() or not self.waits(queued):
                 continue
             pod = queued.pod
-            key = alike(self.basis.framework_of(pod), pod, self.basis.snapshot())
-            kind = pod.pod.spec.scheduler_name, pod.uid if key is None else key
-            result = _NOTHING if kind in hopeless else (yield from self._asked_for(queued, rows))
+            kind = pod.pod.spec.scheduler_name, self._kind_of(pod)
+            if kind in hopeless or self._refused > most:
+                left.append(queued)
+                continue
+            result = yield from self._asked_for(queued, rows)
             if result is None:
+                self._refused = 0
                 continue
             if result.status.ok and result.nominated:
                 for one in result.evictions:
                     self.absent.send(one.pod.uid)
                 self.basis.cache.assume(pod, result.nominated)
                 self._found.append((queued, result))
+                self._refused = 0
                 continue
             turn.rescuers |= result.plugins
             self.only_wait |= result.nominated is None and pod.uid in turn.promised
             hopeless.add(kind)
+            self._refused += 1
             left.append(queued)
         return left
+
+    def _kind_of(self, pod: PodInfo) -> Hashable:
+        """What it shares with members that fare alike; its UID if no other stands for it."""
+        try:
+            key = alike(self.basis.framework_of(pod), pod, self.basis.snapshot())
+            hash(key)
+        except Exception:  # noqa: BLE001 - a plugin's: the pod is asked about by itself
+            key = None
+        return pod.uid if key is None else key
 
     def _asked_for(self, queued: QueuedPod, rows: Domain) -> Steps[PostFilterResult | None]:
         """What would make room for a member; None: it has a node, and is in `_there` now."""

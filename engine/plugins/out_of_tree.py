@@ -18,10 +18,11 @@ from engine.framework import interface
 from engine.framework.decision import PostFilterResult
 from engine.framework.events import ClusterEventWithHint
 from engine.framework.interface import Plugin, Points
+from engine.framework.status import Status
 from engine.objects import Described
 
 GROUP: Final = "berth.plugins"
-_COLLECTION: Final = re.compile(r"/apis?(/[a-z0-9.-]+)+/[a-z]+")
+_COLLECTION: Final = re.compile(r"/apis?(/[a-z0-9.-]+)+/[a-z][a-z0-9-]*")
 _ANSWERS: Final[Mapping[str, Any]] = {
     "class_key": object,
     "pre_filter": interface.PreFilterResult,
@@ -45,6 +46,8 @@ def checked(points: Points) -> Points:
     """The same, but functions raise if they return what the scheduler cannot use."""
     asked = {one: ask for one in _ANSWERS if (ask := getattr(points, one)) is not None}
     changed: dict[str, Any] = {one: _checked(one, ask) for one, ask in asked.items()}
+    if points.unfiltered is not None:
+        changed["unfiltered"] = checked(points.unfiltered)
     return replace(points, **changed)
 
 
@@ -56,6 +59,9 @@ def _checked(point: str, ask: Callable[..., Any]) -> Callable[..., Any]:
         if not isinstance(found, kind):
             wanted = getattr(kind, "__name__", kind)
             raise TypeError(f"{point} returns {type(found).__name__} instead of {wanted}")
+        status = getattr(found, "status", Status.SUCCESS)
+        if not isinstance(status, Status):
+            raise TypeError(f"{point} returns a status that is {type(status).__name__}")
         hash(found if point == "class_key" else getattr(found, "shared", None))
         column = found.passed if point == "filter" else found if point == "score" else None
         if column is not None:
@@ -64,8 +70,10 @@ def _checked(point: str, ask: Callable[..., Any]) -> Callable[..., Any]:
             if column.shape != (length,) or (column.dtype == np.bool_) != is_mask:
                 shape = f"{column.dtype} {column.shape}"
                 raise TypeError(f"{point} returns an array of {shape} for {length} rows")
-            if not (is_mask or np.isfinite(column).all()):
-                raise ValueError("a score is not a finite number")
+            if not (is_mask or (np.isfinite(column) | ~snapshot.nodes.present[rows]).all()):
+                raise ValueError(
+                    "a score is not a finite number, be it of a node that does not fit"
+                )
         return found
 
     return call

@@ -97,6 +97,19 @@ async def test_members_are_asked_again_once_another_one_that_they_need_has_a_pla
     assert waits == ([False] * 3 if full else [True, False, True])
 
 
+async def test_hopeless_zones_use_up_no_search_of_another_one():
+    """Nor where a rule reads of each member what no other has."""
+    made = world(*(f"{zone}{number}" for zone in "abcdefghi" for number in range(50)),
+                 text=f"{WITHIN}require: node.name != pod.name\n")  # fmt: skip
+    for name in list(made.cache.nodes.names()):
+        low(made, name, 0 if name[0] == "i" else 100)
+    for number in range(50):
+        member(made, "g", number, size=50, priority=10)
+    await settle(made)
+    assert {name[:5] for name in made.edge.evictions} == {"low-i"}
+    assert len(made.edge.evictions) == 50
+
+
 # ---- slices --------------------------------------------------------------------------------------
 
 

@@ -26,7 +26,7 @@ from tests.builders import Cache, make_node, make_pod
 HEAD = """
 import numpy as np
 from engine.framework.events import Action, ClusterEvent, Resource
-from engine.framework.interface import PreScoreResult, Points, Verdicts
+from engine.framework.interface import PreScoreResult, Points, ReserveResult, Verdicts
 from engine.framework.status import Status, unschedulable
 """
 GOOD = "class P:\n    name = 'Theirs'\n    def points(self): return Points()\n"
@@ -85,7 +85,8 @@ def test_a_plugin_gets_its_arguments_and_is_imported_when_it_is_named(install):
         (GOOD.replace("()", "(events=(ClusterEvent(Resource.NODE, Action.ADD),))", 1)
          + "def make(args): return P()\n", "has events that are no ClusterEventWithHint"),
         (GOOD.replace("Points()", "Points(objects={'/apis/a.b/v1/racks': dict})")
-         + "def make(args): return P()\n", "has objects at '/apis/a.b/v1/racks': no collection, or not Described"),
+         + "def make(args): return P()\n",
+         "has objects at '/apis/a.b/v1/racks': no collection, or not Described"),
     ],
 )  # fmt: skip
 def test_one_that_is_broken_is_refused_by_name(code, said, install):
@@ -112,14 +113,15 @@ ROWS = "s.nodes.present[rows]"
         ("class_key=lambda *_: [1], score=lambda *_: None", "TypeError: unhashable type: 'list'"),
         ("pre_filter=lambda *_: None", "TypeError: pre_filter returns NoneType instead of Pre"),
         ("filter=lambda t, p, s, rows: " + ROWS, "filter returns ndarray instead of Verdicts"),
-        ("filter=lambda *_: Verdicts(np.ones(1, np.bool_), tuple)", "bool (1,) for 2 rows"),
-        (f"filter=lambda t, p, s, rows: Verdicts({ROWS} * 1, tuple)", "int64 (2,) for 2 rows"),
+        ("filter=lambda *_: Verdicts(np.ones(1, np.bool_), tuple)", "bool (1,) for 3 rows"),
+        (f"filter=lambda t, p, s, rows: Verdicts({ROWS} * 1, tuple)", "int64 (3,) for 3 rows"),
         (f"filter=lambda t, p, s, rows: Verdicts(~{ROWS}, lambda: 1 / 0)", "ZeroDivisionError"),
         ("pre_score=lambda *_: PreScoreResult(shared=[1]), score=lambda *_: None", "unhashable"),
         ("score=lambda *_: [1.0, 2.0]", "score returns list instead of numpy.ndarray | None"),
         (f"score=lambda t, p, s, rows: {ROWS} * np.nan", "a score is not a finite number"),
         ("tiers=lambda *_: None", "tiers returns NoneType"),
         ("reserve=lambda *_: None", "reserve returns NoneType instead of ReserveResult"),
+        ("reserve=lambda *_: ReserveResult(status=None)", "reserve returns a status that is NoneT"),
         ("permit=lambda *_: Status.SUCCESS", "permit returns Status instead of PermitResult"),
         ("pre_bind=lambda *_: True", "pre_bind returns bool instead of PreBindResult"),
         ("post_bind=lambda *_: None", "post_bind returns NoneType instead of list | tuple"),
@@ -134,8 +136,9 @@ def test_what_the_scheduler_cannot_use_fails_the_pod_alone(points, said, install
     enabled = PluginsDocument(multi_point=PluginSet(enabled=[EnabledPlugin(name="Theirs")]))
     framework = Framework(make_profile(ProfileDocument(plugins=enabled)))
     cache, pod = Cache(), make_pod("p")
-    for name in "ab":
+    for name in "abc":
         cache.add_node(make_node(name))
+    cache.remove_node("c")  # its row stays
     decision = conclude(pod, cache.snapshot(0.0), framework)
     message = decision.message
     if decision.node is not None:
