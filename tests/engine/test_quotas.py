@@ -298,6 +298,18 @@ async def test_a_pod_that_waits_for_victims_of_others_is_nominated():
     assert made.edge.evictions == ["b0", "b1"]
 
 
+async def test_pods_that_wait_for_victims_of_others_are_not_all_promised_one_node():
+    nodes = tuple(f"n{number}" for number in range(1, 5))
+    made = Quotas(ELASTIC, nodes=nodes, a=("8", "20"), b=("4", "20"))
+    made.runs("b0", "b", cpu="12")
+    for number in range(8):
+        made.comes(f"a{number}", namespace="a", cpu="1")
+        await settle(made)
+    assert made.edge.evictions == ["b0"]
+    promised = [node for _, node in made.edge.nominations]
+    assert sorted(promised) == sorted([*nodes, *nodes])
+
+
 @pytest.mark.parametrize("within", ["", " within node"])
 async def test_a_gang_waits_for_what_victims_of_others_leave(within):
     gang = f"gang: by pod.label[job] min 2{within}\n"
