@@ -37,7 +37,10 @@ MOST_DOMAINS: Final = 16
 MOST_ASKED: Final = 400
 """Members asked about before the last domain is begun; milliseconds each on large clusters."""
 _MOST_REFUSED: Final = 8
-"""Different members without a way, beyond those that may be missing: a leader may follow."""
+"""Different members without a way, beyond those that may be missing, that are searched for in full.
+
+A leader that they need beside them may follow, so others get one slice each.
+"""
 Domain = NDArray[np.intp] | None
 """The rows that may be emptied; None is the whole cluster."""
 _NOTHING: Final = PostFilterResult(unschedulable(), nominated="")
@@ -73,13 +76,16 @@ class Rescuers:
         self.only_wait = False
         self._asked = 0
         self._refused = 0  # since the last one that has a place
+        self._most_refused = MOST_ASKED
         self._there: list[Chosen] = []
         self._found: list[tuple[QueuedPod, PostFilterResult]] = []
 
     def rescue(self, domains: Sequence[Domain]) -> Steps[Rescue]:
         """What would let enough members start; nothing found: there is no way, or only to wait."""
         each: list[Rescue] = []
-        for rows in domains[:MOST_DOMAINS]:
+        domains = domains[:MOST_DOMAINS]
+        self._most_refused = MOST_ASKED // max(1, len(domains))
+        for rows in domains:
             if self._asked >= MOST_ASKED:
                 break
             each.append((yield from self._in(rows)))
@@ -110,17 +116,18 @@ class Rescuers:
     def _left(self, members: Sequence[QueuedPod], rows: Domain) -> Steps[list[QueuedPod]]:
         """Who has no way to a place beside those before; one of each kind is asked about."""
         turn, left, hopeless = self.turn, list[QueuedPod](), set[Hashable]()
-        most = len(self.members) - turn.wanted + _MOST_REFUSED
+        spare = len(self.members) - turn.wanted
         for queued in members:
             yield
             if self._enough() or not self.waits(queued):
                 continue
             pod = queued.pod
             kind = pod.pod.spec.scheduler_name, self._kind_of(pod)
-            if kind in hopeless or self._refused > most:
+            refused = self._refused - spare
+            if kind in hopeless or refused > self._most_refused:
                 left.append(queued)
                 continue
-            result = yield from self._asked_for(queued, rows)
+            result = yield from self._asked_for(queued, rows, fully=refused <= _MOST_REFUSED)
             if result is None:
                 self._refused = 0
                 continue
@@ -147,7 +154,9 @@ class Rescuers:
             key = None
         return pod.uid if key is None else key
 
-    def _asked_for(self, queued: QueuedPod, rows: Domain) -> Steps[PostFilterResult | None]:
+    def _asked_for(
+        self, queued: QueuedPod, rows: Domain, *, fully: bool
+    ) -> Steps[PostFilterResult | None]:
         """What would make room for a member; None: it has a node, and is in `_there` now."""
         pod = queued.pod
         answer: Chosen | Refused | None
@@ -168,6 +177,8 @@ class Rescuers:
             try:
                 return self._rescued(pod, rejections, progress)
             except UnfinishedError:
+                if not fully:
+                    return _NOTHING
                 yield
 
     def _rescued(
