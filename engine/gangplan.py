@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +20,12 @@ from engine.cache import Cache
 from engine.collective.packing import Alike, Packing, Search, SearchBudget, Steps, pack
 from engine.framework.interface import Room
 from engine.framework.runtime import Framework, Unfit
-from engine.framework.snapshot import CodeColumn, NodeColumns, Snapshot
+from engine.framework.snapshot import CodeColumn, NodeColumns, Snapshot, label_column
 from engine.pods.podinfo import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PodInfo
+from engine.pods.podterms import terms_of
 
+_MOST_TERMS: Final = 16
+"""Terms of required affinity that are looked at, of pods that share none."""
 FrameworkOf = Callable[[PodInfo], Framework]
 
 
@@ -123,6 +128,20 @@ def emptiest(
     yield from asked.ask(snapshot)
     each = yield from _bounds(asked, column, homes)
     return each.ordered(np.arange(len(each.codes)), each.most, snapshot().dictionary.texts)
+
+
+def domain_of_affinity(pods: Sequence[PodInfo], snapshot: Snapshot) -> CodeColumn | None:
+    """(N,) the domain of each node in which members have to be beside another one, -1 without one.
+
+    None: no required affinity of a member finds one of them.
+    """
+    terms = dict.fromkeys(term for pod in pods for term in terms_of(pod.pod).required)
+    for term in islice(terms, _MOST_TERMS):
+        if any(term.matches(one.namespace, {}, one.pod.metadata.labels or {}) for one in pods):
+            nodes = snapshot.nodes
+            found = nodes.text(*label_column(term.topology_key))
+            return np.where(nodes.present, found, -1).astype(np.int32, copy=False)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

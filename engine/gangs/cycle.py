@@ -23,7 +23,7 @@ Source: scheduler-plugins pkg/coscheduling (meaning), which tries members one by
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
@@ -32,7 +32,7 @@ import numpy as np
 
 from engine.basis import Basis
 from engine.choice import Chosen, Refused
-from engine.collective.packing import NOWHERE, Found, Steps
+from engine.collective.packing import NOWHERE, Found, Packing, Steps
 from engine.eventhandlers import POD_FREED, on_node
 from engine.evictions import Evictions
 from engine.failures import Failures
@@ -40,9 +40,9 @@ from engine.framework.decision import Decision
 from engine.framework.gang import Membership
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import CodeColumn, Snapshot
-from engine.gangplan import Rehearsal, emptiest, plan
+from engine.gangplan import Rehearsal, domain_of_affinity, emptiest, plan
 from engine.gangs.holds import Holds
-from engine.gangs.rescue import MOST_ASKED, MOST_DOMAINS, Domain, Rescuers
+from engine.gangs.rescue import MOST_ASKED, MOST_DOMAINS, Domain, Rescue, Rescuers
 from engine.gangs.slices import Absent, OutdatedError, Unpromised, in_slices
 from engine.gangs.turn import Hold, Turn, rank_of
 from engine.notices import said
@@ -51,6 +51,8 @@ from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod, SchedulingQueue, SubQueue
 from engine.text.display import but_digits, few
 
+_Domains = tuple[CodeColumn, Sequence[int]] | None
+"""The domain of each node, -1 without one, and the rows of members that have nodes; None: any."""
 _FEW: Final = 16
 """Members that are told each number anew."""
 _ABSENT: Final = (SubQueue.GATED, SubQueue.IN_FLIGHT, SubQueue.WAITING)
@@ -323,15 +325,12 @@ class Gangs:
         pods = [one.pod for one in turn.members if self._waits(one)]
         if not pods:  # they all went between two steps
             return {}
-        of = self.basis.framework_of
-        rehearsal = Rehearsal(pods, self._cache, self.basis.snapshot, of)
+        found = Packing()
         try:
-            domains = self._domains(pods, refusing)
-            snapshot, fullest = self.basis.snapshot, turn.gang.fullest
-            steps = plan(pods, turn.wanted, snapshot, rehearsal, of, domains, fullest=fullest)
-            found = yield from self._in_slices(
-                steps, Unpromised(self._cache, [one.uid for one in pods]), rehearsal
-            )
+            for domains in self._each_domains(pods, refusing):
+                found = yield from self._planned(turn, pods, domains)
+                if found.enough:
+                    break
         except PluginError:
             return {}
         except OutdatedError:
@@ -341,6 +340,13 @@ class Gangs:
         turn.cut_short |= found.cut_short
         name = self._cache.nodes.name
         return {pods[member].uid: name(row) for member, row in found.rows.items()}
+
+    def _planned(self, turn: Turn, pods: Sequence[PodInfo], domains: _Domains) -> Steps[Packing]:
+        snapshot, of, fullest = self.basis.snapshot, self.basis.framework_of, turn.gang.fullest
+        rehearsal = Rehearsal(pods, self._cache, snapshot, of)
+        steps = plan(pods, turn.wanted, snapshot, rehearsal, of, domains, fullest=fullest)
+        unpromised = Unpromised(self._cache, [one.uid for one in pods])
+        return (yield from self._in_slices(steps, unpromised, rehearsal))
 
     def _in_slices(
         self, steps: Steps[Found], *thought: AbstractContextManager[None]
@@ -355,9 +361,7 @@ class Gangs:
 
         return (yield from in_slices(steps, self._clock, *thought, holds=holds))
 
-    def _domains(
-        self, pods: Sequence[PodInfo], refusing: Collection[str] = ()
-    ) -> tuple[CodeColumn, Sequence[int]] | None:
+    def _domains(self, pods: Sequence[PodInfo], refusing: Collection[str] = ()) -> _Domains:
         """As they are now: nodes may have come since the gang's turn began."""
         snapshot = self.basis.snapshot()
         found = self.basis.framework_of(pods[0]).gang(pods[0], snapshot) if pods else None
@@ -366,6 +370,20 @@ class Gangs:
         column = found[1].domain
         column = np.where(np.isin(column, column[self._rows(refusing)]), NOWHERE, column)
         return column, snapshot.pods.node[list(found[1].mates())].tolist()
+
+    def _each_domains(
+        self, pods: Sequence[PodInfo], refusing: Collection[str] = ()
+    ) -> Iterator[_Domains]:
+        """Where members may be together: without `within` anywhere, or else in a domain of theirs.
+
+        The first of them may get a node in a domain too small for those that have to be beside it.
+        """
+        domains = self._domains(pods, refusing)
+        yield domains
+        if domains is None:
+            beside = domain_of_affinity(pods, self.basis.snapshot())
+            if beside is not None:
+                yield beside, ()
 
     def _rows(self, nodes: Collection[str]) -> list[int]:
         return [row for node in nodes if (row := self._cache.nodes.row(node)) >= 0]
@@ -399,8 +417,7 @@ class Gangs:
             return False
         rescuers = Rescuers(self.basis, self.placement, self._waits, turn, members)
         try:
-            domains = yield from self._to_be_emptied(turn, members)
-            found = yield from self._in_slices(rescuers.rescue(domains), rescuers.absent)
+            found = yield from self._emptied(turn, rescuers)
         except (PluginError, OutdatedError):
             return False
         turn.keeps_promises = rescuers.only_wait and not found.found
@@ -425,18 +442,22 @@ class Gangs:
                 self.queue.done(uid)
         return True
 
-    def _to_be_emptied(self, turn: Turn, members: Sequence[QueuedPod]) -> Steps[Sequence[Domain]]:
-        """The domains from which pods may be evicted: where victims are going already, that one."""
-        pods = [one.pod for one in members]
-        domains = self._domains(pods)
-        if domains is None:
-            return [None]
-        column, homes = domains
-        known = [*homes, *self._rows([node for node, _ in turn.promised.values()])]
-        snapshot, of = self.basis.snapshot, self.basis.framework_of
-        steps = emptiest(pods, snapshot, of, column, known)
-        unpromised = Unpromised(self._cache, [one.uid for one in pods])
-        return (yield from self._in_slices(steps, unpromised))
+    def _emptied(self, turn: Turn, rescuers: Rescuers) -> Steps[Rescue]:
+        """Who is to be evicted, from one domain; where victims are going already, from that one."""
+        pods, found = [one.pod for one in rescuers.members], Rescue()
+        for domains in self._each_domains(pods):
+            each: Sequence[Domain] = [None]
+            if domains is not None:
+                column, homes = domains
+                known = [*homes, *self._rows([node for node, _ in turn.promised.values()])]
+                snapshot, of = self.basis.snapshot, self.basis.framework_of
+                unpromised = Unpromised(self._cache, [one.uid for one in pods])
+                steps = emptiest(pods, snapshot, of, column, known)
+                each = yield from self._in_slices(steps, unpromised)
+            found = yield from self._in_slices(rescuers.rescue(each), rescuers.absent)
+            if found.found:
+                break
+        return found
 
     # ---- how it ends
 

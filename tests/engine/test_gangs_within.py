@@ -114,6 +114,27 @@ async def test_a_leader_is_reached_behind_however_many_members_that_need_it(by, 
     assert len(made.edge.evictions) == 30
 
 
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("leader", [0, 29])
+async def test_a_leader_gets_a_node_beside_which_its_workers_have_room(leader, full):
+    """The best, the tightest and the cheapest nodes are in zones too small for all of them."""
+    made = world(*(f"{zone}{at}" for zone in "abcd" for at in range(30 if zone == "c" else 20)),
+                 text=GANG + "\n")  # fmt: skip
+    for name in list(made.cache.nodes.names()):
+        used, priority = {"a": (0, 0), "b": (0, 1), "c": (400, 2), "d": (450, 1)}[name[0]]
+        made.comes(f"used-{name}", node=name, cpu=f"{used}m", priority=100)
+        if full:
+            low(made, name, priority)
+    for number in range(30):
+        leads = number == leader
+        labels, spec = ({"role": "leader"}, {}) if leads else ({}, {"affinity": TOGETHER})
+        member(made, "g", number, size=30, priority=10, labels=labels, spec=spec)
+    await settle(made)
+    zones = [one[4] for one in made.edge.evictions] or [one[0] for one in binds(made).values()]
+    assert zones == ["c"] * 30
+    assert len(made.edge.evictions) == (30 if full else 0)
+
+
 async def test_hopeless_zones_use_up_no_search_of_another_one():
     """Nor where a rule reads of each member what no other has."""
     made = world(*(f"{zone}{number}" for zone in "abcdefghi" for number in range(50)),
