@@ -16,7 +16,7 @@ from engine.collective.packing import at_once
 from engine.framework.gang import Membership
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import CodeColumn, Snapshot
-from engine.gangplan import Rehearsal, plan
+from engine.gangplan import Rehearsal, domain_of_affinity, plan
 from engine.pods.podinfo import PodInfo
 
 
@@ -96,12 +96,11 @@ def start_of(
     if reason is not None:
         return Start(frozenset(), reason, never=True)
     homes = snapshot.pods.node[list(gang.mates())].tolist()
-    most = group.reserved
+    most, column = group.reserved, gang.domain
 
-    def fits(column: CodeColumn | None) -> bool:
+    def fits(domains: tuple[CodeColumn, Sequence[int]] | None) -> bool:
         nonlocal most
         rehearsal = Rehearsal(group.pods, cache, newest, lambda _: framework)
-        domains = None if column is None else (column, homes)
         found = at_once(
             plan(group.pods, group.wanted, newest, rehearsal, lambda _: framework, domains)
         )
@@ -109,11 +108,13 @@ def start_of(
         return found.enough and 0 in found.rows
 
     rows: set[int] = set()
-    if gang.domain is None:
-        rows |= set(np.flatnonzero(snapshot.nodes.present).tolist()) if fits(None) else set()
-    else:
-        for code in np.unique(gang.domain[gang.domain >= 0]).tolist():
-            inside = gang.domain == code
-            if fits(np.where(inside, gang.domain, -1).astype(np.int32)):
-                rows |= set(np.flatnonzero(inside).tolist())
+    if column is None and fits(None):
+        rows |= set(np.flatnonzero(snapshot.nodes.present).tolist())
+    elif column is None:
+        column, homes = domain_of_affinity(group.pods, snapshot), []
+    codes = np.empty(0, np.int32) if column is None else column
+    for code in np.unique(codes[codes >= 0]).tolist():
+        inside = codes == code
+        if fits((np.where(inside, codes, -1).astype(np.int32), homes)):
+            rows |= set(np.flatnonzero(inside).tolist())
     return Start(frozenset(rows), gang.why_unfit(most))

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import pytest
 
 from engine.clock import ManualClock
+from engine.explain.gangs import group_of, start_of
 from engine.framework.events import Resource
 from engine.gangs.rescue import MOST_DOMAINS
 from engine.gangs.slices import in_slices
@@ -129,6 +130,10 @@ async def test_a_leader_gets_a_node_beside_which_its_workers_have_room(leader, f
         leads = number == leader
         labels, spec = ({"role": "leader"}, {}) if leads else ({}, {"affinity": TOGETHER})
         member(made, "g", number, size=30, priority=10, labels=labels, spec=spec)
+    members = [one.pod for one in made.queue.pending()]
+    group = group_of(members[0], members[1:], made.snapshot(), made.framework)
+    start = start_of(group, made.cache, made.snapshot, made.framework)
+    assert {made.cache.nodes.name(row)[0] for row in start.rows} == (set() if full else {"c"})
     await settle(made)
     zones = [one[4] for one in made.edge.evictions] or [one[0] for one in binds(made).values()]
     assert zones == ["c"] * 30
