@@ -246,8 +246,11 @@ class KubeEventSink:
                 record.written, record.written_at = 1, self._wiring.clock.time()
             case StatusError(code=code) if code in _WORTH_ANOTHER_TRY or error.server_fault:
                 await self._again(record, error)
+            case NotFound(of_object=True):
+                pass  # its namespace is gone
+            case _ if _GOING in error.message:
+                pass
             case _:
-                # A namespace that is gone or going takes no Events.
                 self._drop(str(error))
 
     async def _again(self, record: _Record, error: KubeError) -> None:
@@ -294,6 +297,8 @@ class KubeEventSink:
 
 
 _WORTH_ANOTHER_TRY = (401, 408, 429)
+_GOING = "because it is being terminated"
+"""Source: apiserver pkg/admission/plugin/namespace/lifecycle."""
 
 
 def cut_note(note: str) -> str:

@@ -436,12 +436,14 @@ class Reflector(Generic[T]):
 
     def _failed(self, error: KubeError, hint: str = "") -> None:
         self._wiring.telemetry.add(Count.REFLECTOR_ERRORS)
-        if isinstance(error, Unreachable | Interrupted):
+        away, lost = self._wiring.reach.away, isinstance(error, Unreachable | Interrupted)
+        if lost:
             self._wiring.reach.lost()
         text = f"{error}{hint}"
         self.failures += 1
-        lost = isinstance(error, Unreachable | Interrupted) and not isinstance(error, Timeout)
-        if lost or getattr(error, "code", 0) == _UNAUTHORIZED:
+        # One watch that hangs may hang alone; another soon after it does not.
+        alone = isinstance(error, Timeout) and not away
+        if (lost and not alone) or getattr(error, "code", 0) == _UNAUTHORIZED:
             # It is the same for all kinds: one of them tells of it.
             if text not in self._wiring.reach.told:
                 _LOG.warning("the API server: %s", text)

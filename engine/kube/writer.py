@@ -56,6 +56,8 @@ _GATED = "non-empty .spec.schedulingGates"
 _BAD_REQUEST = 400
 _UNAUTHORIZED = 401
 _FORBIDDEN = 403
+_MOST_REST_SECONDS = 30.0
+"""Between two tries of a condition that the server failed at."""
 
 _encoder = msgspec.json.Encoder()
 _pod = msgspec.json.Decoder(Pod)
@@ -173,8 +175,9 @@ def _binding(effect: Bind) -> dict[str, Any]:
 class KubePodStatusWriter:
     """Patches the condition PodScheduled, when it changes; a `framework.edge.PodStatusWriter`.
 
-    One at a time for each pod, and the newest only. Run `run` as a task; `flush` before it is
-    cancelled.
+    One at a time for each pod, and the newest only. What the server may take later is written
+    again: of a pod that a gate holds nobody else would say it once more. Run `run` as a task;
+    `flush` before it is cancelled.
     """
 
     def __init__(self, gate: Gate, wiring: Wiring) -> None:
@@ -182,6 +185,9 @@ class KubePodStatusWriter:
         self._wiring = wiring
         self._waiting: dict[str, SetUnschedulable] = {}
         self._writing: dict[str, asyncio.Task[None]] = {}
+        self._resting: dict[str, SetUnschedulable] = {}
+        self._tries: dict[str, int] = {}
+        """How often the server failed at what rests, or waits after a rest."""
         self._withdrawn: set[str] = set()
         self._failures = 0
         self._there = asyncio.Event()
@@ -191,16 +197,15 @@ class KubePodStatusWriter:
     def set_unschedulable(self, effect: SetUnschedulable) -> None:
         """See `framework.edge.PodStatusWriter.set_unschedulable`."""
         uid = effect.pod.uid
-        before = self._waiting.get(uid)
+        before = self._waiting.get(uid) or self._resting.pop(uid, None)
         if before is None and uid not in self._writing and effect.is_known:
             return
-        self._waiting[uid] = effect if before is None else _both(before, effect)
-        self._there.set()
-        self._idle.clear()
+        self._want(uid, effect if before is None else _both(before, effect))
 
     async def withdraw(self, uid: str) -> None:
         """See `framework.edge.PodStatusWriter.withdraw`."""
-        self._waiting.pop(uid, None)
+        for each in (self._waiting, self._resting, self._tries):
+            each.pop(uid, None)
         writing = self._writing.get(uid)
         if writing is not None:
             self._withdrawn.add(uid)
@@ -225,8 +230,14 @@ class KubePodStatusWriter:
         """Writes what is left; False if that took longer than `seconds`."""
         return await within(seconds, self._idle, lambda: len(self._waiting), "conditions")
 
+    def _want(self, uid: str, effect: SetUnschedulable) -> None:
+        self._waiting[uid] = effect
+        self._there.set()
+        self._idle.clear()
+
     async def _write(self, place: Place, effect: SetUnschedulable) -> None:
         uid = effect.pod.uid
+        tries = self._tries.pop(uid, 0)
         try:
             with place:
                 await self._send(place, effect)
@@ -234,11 +245,19 @@ class KubePodStatusWriter:
             self._failures = 0
         except KubeError as error:
             self._failures += 1
-            if self._failures == 1:
+            if self._failures == 1 and not tries:
                 _LOG.warning("condition of pod %s cannot be written: %s", effect.pod.key, error)
-            if isinstance(error, Unreachable | Interrupted) and uid not in self._withdrawn:
+            away = isinstance(error, Unreachable | Interrupted)
+            # An API server that has just begun does not know its roles yet, and answers 403.
+            passes = away or (
+                isinstance(error, StatusError) and (error.may_pass or error.code == _FORBIDDEN)
+            )
+            if passes and uid not in self._withdrawn:
                 newer = self._waiting.get(uid)
-                self._waiting[uid] = effect if newer is None else _both(effect, newer)
+                if newer is not None or away:
+                    self._waiting[uid] = effect if newer is None else _both(effect, newer)
+                else:
+                    self._resting[uid], self._tries[uid] = effect, tries + 1
         else:
             self._failures = 0
             self._wiring.telemetry.add(Count.STATUS_PATCHES)
@@ -248,6 +267,11 @@ class KubePodStatusWriter:
             if self._waiting:
                 self._there.set()
             self._rest()
+        if uid in self._resting:
+            seconds = min(_MOST_REST_SECONDS, 2.0**tries)
+            await self._wiring.reach.rest(self._wiring.sleep, seconds)
+            if self._resting.get(uid) is effect:
+                self._want(uid, self._resting.pop(uid))
 
     def _rest(self) -> None:
         if not self._waiting and not self._writing:

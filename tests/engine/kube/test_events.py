@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, Mapping
 from random import Random
 from typing import Any
 
+import pytest
+
 from engine.clock import ManualClock
 from engine.framework.edge import EventSink
 from engine.framework.effects import Emit, pod_event
@@ -19,6 +21,7 @@ from engine.kube.wiring import Wiring
 from engine.objects import ObjectMeta, Pod, PodSpec
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.telemetry import Count, Telemetry
+from tests.scenarios.fake_server import status
 
 
 class Server:
@@ -26,6 +29,7 @@ class Server:
 
     def __init__(self) -> None:
         self.answers: list[int] = []
+        self.body = b"{}"
         self.got: list[tuple[str, str, dict[str, Any]]] = []
         self.hold: asyncio.Event | None = None
 
@@ -39,7 +43,7 @@ class Server:
         if not code:
             raise Unreachable("connection refused")
         self.got.append((method, path, json.loads(body or b"{}")))
-        return Response(code, {"retry-after": "3"} if code == 429 else {}, b"{}")
+        return Response(code, {"retry-after": "3"} if code == 429 else {}, self.body)
 
     def stream(
         self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float
@@ -241,6 +245,28 @@ async def test_troubles():
     assert bench.telemetry[Count.EVENTS_WRITTEN] == 1
     assert bench.telemetry[Count.EVENTS_DROPPED] == 1
     assert max(bench.slept) >= 3.0, "Retry-After"
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "message"),
+    [
+        (403, "Forbidden", "unable to create new content in namespace d because it is being "
+                           "terminated"),
+        (404, "NotFound", 'namespaces "d" not found'),
+    ],
+)  # fmt: skip
+async def test_a_namespace_that_goes_takes_its_events_along(
+    code: int, reason: str, message: str, caplog: pytest.LogCaptureFixture
+):
+    """Nobody is to be alarmed by that: `BerthEventsDropped` is about others."""
+    bench = Bench()
+    bench.server.answers, bench.server.body = [code], status(code, message, reason)
+    bench.sink.emit(emit())
+    await bench.write()
+    assert bench.methods == ["POST"]
+    assert not len(bench.sink)
+    assert bench.telemetry[Count.EVENTS_DROPPED] == 0
+    assert not caplog.records
 
 
 async def test_an_event_is_not_tried_for_ever():

@@ -478,6 +478,34 @@ def test_a_server_that_is_found_back_ends_the_waits_of_all(bench: Bench, fault: 
     assert bench.telemetry[Count.REFLECTOR_LISTS] == 1
 
 
+def test_a_server_that_hangs_is_told_of_once_and_not_for_each_kind(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that hangs alone is told by its name: the others may be well."""
+    bench.settle()
+    bench.server.cut("freeze")
+    bench.spin()
+    hangs = [one.getMessage() for one in caplog.records]
+    assert hangs == ["pods: silence"]
+    bench.server.faults.extend(["silent"] * 20)
+    others: list[Reflector[Pod]] = [
+        Reflector(bench.server, pods(), Recorder(), bench.reflector._wiring) for _ in range(6)
+    ]
+
+    async def run() -> None:
+        tasks = [asyncio.create_task(one.run()) for one in others]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    bench.runner.run(run())
+    assert all(one.failures for one in others)
+    told = [one.getMessage() for one in caplog.records][1:]
+    assert len(told) <= 2, told
+
+
 def test_silence_is_noticed_within_fifteen_seconds(bench: Bench) -> None:
     asked: list[tuple[float, float]] = []
     stream = bench.server.stream

@@ -442,7 +442,10 @@ class TestEffectWriter:
 class TestPodStatusWriter:
     @staticmethod
     async def written(
-        effect: SetUnschedulable, *answers: Answer, before: Sequence[SetUnschedulable] = ()
+        effect: SetUnschedulable,
+        *answers: Answer,
+        before: Sequence[SetUnschedulable] = (),
+        until: asyncio.Event | None = None,
     ) -> tuple[Script, Wiring]:
         async with serving(*answers) as script, session_to(script) as session:
             wires = wiring()
@@ -451,6 +454,8 @@ class TestPodStatusWriter:
             sink: PodStatusWriter = writer
             for one in (*before, effect):
                 sink.set_unschedulable(one)
+            if until is not None:
+                await until.wait()
             await asyncio.sleep(0.05)
             await sink.withdraw(effect.pod.uid)
             task.cancel()
@@ -511,6 +516,52 @@ class TestPodStatusWriter:
         status = json.loads(asked[2])["status"]
         assert status["nominatedNodeName"] == nominated
         assert [one["message"] for one in status["conditions"]] == [message] * bool(message)
+
+    @pytest.mark.parametrize(
+        "answer", [refusal(403, "early"), refusal(429, "slow"), refusal(500, "x"), hang_up]
+    )
+    async def test_what_may_pass_is_written_again(self, answer: Answer):
+        """A pod that a gate holds is told why once: no later attempt would say it."""
+        effect = SetUnschedulable(pod_info(), "SchedulingGated", "m")
+        well = asyncio.Event()
+
+        async def works(request: web.Request) -> web.StreamResponse:
+            well.set()
+            return await reply(200)(request)
+
+        script, wires = await self.written(effect, answer, answer, works, until=well)
+        said = [json.loads(body)["status"]["conditions"] for _, _, body, _ in script.asked]
+        assert [one["message"] for [one] in said] == ["m"] * 3
+        assert wires.telemetry[Count.STATUS_PATCHES] == 1
+
+    async def test_what_is_withdrawn_or_said_anew_is_not_written_again(self):
+        first, then = (SetUnschedulable(pod_info(), "Unschedulable", one) for one in "ab")
+        rests: asyncio.Queue[asyncio.Event] = asyncio.Queue()
+
+        async def sleep(_: float) -> None:
+            await rests.put(over := asyncio.Event())
+            await over.wait()
+
+        async with serving(refusal(500, "x"), reply(200)) as script, session_to(script) as session:
+            wires = Wiring(ManualClock(), Telemetry(), Random(1), sleep)
+            writer = KubePodStatusWriter(Gate(session, wires), wires)
+            task = asyncio.create_task(writer.run())
+            writer.set_unschedulable(first)
+            over = await rests.get()
+            writer.set_unschedulable(then)
+            assert await writer.flush(1.0)
+            script.answers.insert(0, refusal(500, "x"))
+            writer.set_unschedulable(first)
+            rest = await rests.get()
+            await writer.withdraw(first.pod.uid)
+            for one in (over, rest):
+                one.set()
+            assert await writer.flush(1.0)
+            await asyncio.sleep(0.05)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        said = [json.loads(body)["status"]["conditions"] for _, _, body, _ in script.asked]
+        assert [one["message"] for [one] in said] == ["a", "b", "a"]
 
     @pytest.mark.parametrize("answer", [refusal(404, "gone"), refusal(500, "x"), hang_up])
     async def test_failures_are_not_raised(self, answer: Answer):
