@@ -173,6 +173,7 @@ class Endpoints:
         read(names.BINDING, lambda: _values({"binding": 0}))
         read(names.POLICIES_LOADED, lambda: {(): 0.0})
         read(names.METRIC_AGE, lambda: self._of_metrics(lambda one: one.age_seconds))
+        read(names.METRIC_MISSING, lambda: self._of_metrics(lambda one: one.missing))
         read(names.METRIC_SERIES, lambda: self._of_metrics(lambda one: one.series))
         read(
             names.QUIET,
@@ -273,6 +274,7 @@ class Endpoints:
             metrics[one.id if one.name in metrics else one.name] = {
                 "query": one.query,
                 "ageSeconds": one.age_seconds,
+                "missing": one.missing,
                 "series": one.series,
                 "matched": one.matched,
                 "unmatched": one.unmatched,

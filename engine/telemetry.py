@@ -155,6 +155,9 @@ POLICIES_REFUSED: Final = _gauge(
 )
 POLICIES_AWAITED: Final = _gauge("berth_policy_bundle_awaits", "Lists the next bundle awaits.")
 METRIC_AGE: Final = _gauge("berth_metric_age_seconds", "Age of the newest sample.", "metric")
+METRIC_MISSING: Final = _gauge(
+    "berth_metric_missing", "1 while the metric has no sample that is not too old.", "metric"
+)
 METRIC_SERIES: Final = _gauge("berth_metric_series", "Series in the last answer.", "metric")
 QUIET: Final = _gauge("berth_reflector_quiet_seconds", "Silence of the watch.", "resource")
 WEBHOOK_CERTIFICATE_ENDS: Final = _gauge(
