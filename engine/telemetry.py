@@ -141,6 +141,11 @@ REQUEST_SECONDS: Final = _histogram(
     *("verb", "host"),
     buckets=(0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
 )
+FORBIDDEN: Final = _counter(
+    "berth_requests_forbidden_total",
+    "Requests that the API server did not allow Berth's account.",
+    *("verb", "resource"),
+)
 RULE_REJECTIONS: Final = _counter(
     "berth_rule_rejections_total", "Failed attempts where a rule rejected nodes.", "policy", "line"
 )

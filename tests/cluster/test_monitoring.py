@@ -54,6 +54,7 @@ WELL = {
     'berth_policy_source_refused{job="berth", source="ConfigMap x/y"}': "0x45",
     'berth_metric_missing{job="berth", metric="m"}': "0x45",
     'berth_reflector_quiet_seconds{job="berth", resource="pods"}': "9x45",
+    'berth_requests_forbidden_total{job="berth", verb="list", resource="pods"}': "7x45",
     'berth_events_dropped_total{job="berth", instance="a"}': "7x45",
     'berth_plugin_errors_total{job="berth", instance="a"}': "7x45",
 }
@@ -74,6 +75,9 @@ FAULTS = {
     },
     "BerthMetricMissing": {'berth_metric_missing{job="berth", metric="m"}': "1x45"},
     "BerthWatchQuiet": {'berth_reflector_quiet_seconds{job="berth", resource="pods"}': "0+30x45"},
+    "BerthForbidden": {
+        'berth_requests_forbidden_total{job="berth", verb="list", resource="pods"}': "7+1x45"
+    },
     "BerthEventsDropped": {'berth_events_dropped_total{job="berth", instance="a"}': "7+1x45"},
     "BerthPluginErrors": {'berth_plugin_errors_total{job="berth", instance="a"}': "7+1x45"},
 }
@@ -249,9 +253,10 @@ def test_the_real_prometheus_sees_each_panel_and_the_faults(watched):
     watching.wait_for("BerthBindingsFail")
     watching.wait_for("BerthAttemptsFail")
     watching.wait_for("BerthWatchQuiet")
+    watching.wait_for("BerthForbidden")
     _, now = plane.request("GET", role)
     assert plane.request("PUT", role, {**now, "rules": whole["rules"]})[0] == 200
-    for alert in ("BerthBindingsFail", "BerthAttemptsFail", "BerthWatchQuiet"):
+    for alert in ("BerthBindingsFail", "BerthAttemptsFail", "BerthWatchQuiet", "BerthForbidden"):
         watching.wait_for(alert, fires=False)
     assert deployed.berth.end() == 0
     watching.wait_for("BerthDown")
