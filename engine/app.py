@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any, BinaryIO, Final
@@ -77,6 +77,7 @@ _EVENTS_SECONDS: Final = 20.0
 _HAND_OVER_SECONDS: Final = 0.4
 """Seconds for the last bindings; another replica waits for the lease."""
 _LOOK_SECONDS: Final = 0.01
+_TROUBLES_SECONDS: Final = 15.0
 
 
 class RunOptions(msgspec.Struct, frozen=True):
@@ -370,7 +371,17 @@ class App:
         if state is not None:
             keeper = self._keeper = Keeper(gate.lane(Priority.EVENT), wiring, state, identity)
         self._in_force.connect(events, keeper, lambda: scheduler.leads)
-        return () if keeper is None else (keeper.run(), self._in_force.restore(wiring.sleep))
+        if keeper is None:
+            return ()
+        troubles = self._tell_troubles(self._in_force, wiring.sleep)
+        return keeper.run(), self._in_force.restore(wiring.sleep), troubles
+
+    async def _tell_troubles(
+        self, rules: InForce, sleep: Callable[[float], Awaitable[None]]
+    ) -> None:
+        while True:
+            await sleep(_TROUBLES_SECONDS)
+            rules.tell_troubles(self._endpoints.troubles())
 
     def _watch(self, session: Session, wiring: Wiring, start: Start) -> None:
         """What policies read beside nodes and pods has a place to be watched from."""

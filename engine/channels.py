@@ -61,6 +61,11 @@ class TooLarge(Broken):
     """The answer is too long."""
 
 
+def too_large(most_bytes: float) -> TooLarge:
+    """What an answer with more bytes is."""
+    return TooLarge(f"an answer of more than {most_bytes:.0f} bytes")
+
+
 class Answer(msgspec.Struct, eq=False):
     """Status, headers, body; the head is kept as it came, for hardly any is ever read."""
 
@@ -278,7 +283,7 @@ class _Channel(asyncio.Protocol):
             if self._done is not None:
                 self._deliver()
         elif there > self._owner.most_body_bytes:
-            self._fail(TooLarge(f"an answer of more than {self._owner.most_body_bytes:.0f} bytes"))
+            self._fail(too_large(self._owner.most_body_bytes))
 
     def on_message_complete(self) -> None:
         """The answer is whole."""
@@ -388,12 +393,24 @@ class Channels:
 
     async def ask_once(
         self, method: str, path: str, headers: Mapping[str, str], seconds: float
-    ) -> Answer:
-        """One request with one deadline over all of it, then the end of the pool; see `request`."""
+    ) -> tuple[Answer, list[bytes]]:
+        """One request with one deadline over all of it, then the end of the pool; see `request`.
+
+        The body comes in pieces: to join a large one takes longer than others should wait.
+        """
+        pieces, size = [], 0
         try:
             async with asyncio.timeout(seconds):
                 lines = header_lines(headers)
-                return await self.request(method, path, lines, again=True, silence=seconds)
+                answer = await self.request(
+                    method, path, lines, again=True, silence=seconds, streams=True
+                )
+                async for piece in answer.pieces():
+                    pieces.append(piece)
+                    size += len(piece)
+                    if size > self.most_body_bytes:
+                        raise too_large(self.most_body_bytes)
+                return answer, pieces
         finally:
             self.close()
 

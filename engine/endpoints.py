@@ -25,7 +25,6 @@ from engine.configuration.scheduler import SCHEDULER_API
 from engine.configuration.settings import Settings
 from engine.inforce import InForce
 from engine.kube.election import Elector
-from engine.kube.protocol import Phase
 from engine.kube.reflector import Reflector
 from engine.kube.session import Session
 from engine.policy.shadow import Shadow
@@ -52,6 +51,8 @@ _JSON: Final = "application/json"
 _TEXT: Final = "text/plain; charset=utf-8"
 _OVERDUE_SECONDS: Final = 20.0
 """How long a lease may be overdue before the process counts as hung."""
+_SILENT_SECONDS: Final = 60.0
+"""A watch that breaks, or is refused for a moment, is opened again long before."""
 _NEWEST: Final = 50
 _SHOWN: Final = 100
 
@@ -82,6 +83,7 @@ class Endpoints:
 
     def __post_init__(self) -> None:
         self.began = self.clock.time()
+        self._session: Session | None = None
         self._measure()
 
     @property
@@ -91,6 +93,7 @@ class Endpoints:
         elects = (Check("leaderElection", self._lease_overdue),)
         ready = (
             Check("sched-handler-sync", self._not_synced),
+            Check("watches", lambda: "; ".join(self._silent())),
             Check("policies", lambda: self.in_force.not_ready if self.in_force else ""),
             Check("shutdown", lambda: "the process is ending" if self.ending() else ""),
         )
@@ -105,7 +108,7 @@ class Endpoints:
 
     def joined(self, session: Session, elector: Elector) -> None:
         """The API server is connected: it says who may read what."""
-        self.elector = elector
+        self._session, self.elector = session, elector
         gate, read = elector.gate, self.telemetry.read
         if self.server is not None:
             self.server.access.ask(session, lambda: gate.away)
@@ -143,6 +146,20 @@ class Endpoints:
             return "not connected to a cluster yet"
         return f"not listed yet: {', '.join(missing)}" if missing else ""
 
+    def _silent(self) -> list[str]:
+        """What nothing has been heard of for long, and why."""
+        silent: dict[str, list[str]] = {}
+        for one in self.reflectors:
+            if one.listens and one.quiet_seconds > _SILENT_SECONDS:
+                silent.setdefault(one.last_error, []).append(one.name)
+        return [f"{', '.join(names)}: {why}" for why, names in silent.items()]
+
+    def troubles(self) -> list[str]:
+        """What the API server has not given, or not allowed, for longer than a moment."""
+        silent = self._silent()
+        forbidden = [] if self._session is None else self._session.forbidden
+        return silent + [one for one in forbidden if not any(one in why for why in silent)]
+
     # ---- metrics -----------------------------------------------------------------------------
 
     def _measure(self) -> None:
@@ -173,15 +190,11 @@ class Endpoints:
         read(names.BINDING, lambda: _values({"binding": 0}))
         read(names.POLICIES_LOADED, lambda: {(): 0.0})
         read(names.METRIC_AGE, lambda: self._of_metrics(lambda one: one.age_seconds))
+        read(names.METRIC_MISSING, lambda: self._of_metrics(lambda one: one.missing))
         read(names.METRIC_SERIES, lambda: self._of_metrics(lambda one: one.series))
         read(
             names.QUIET,
-            lambda: {
-                (one.name,): one.quiet_seconds
-                for one in self.reflectors
-                # Of what the server does not have, or keeps to itself, nothing is to be heard.
-                if one.phase is not Phase.ABSENT
-            },
+            lambda: {(one.name,): one.quiet_seconds for one in self.reflectors if one.listens},
         )
         measure_process(self.telemetry)
 
@@ -256,6 +269,7 @@ class Endpoints:
             "nodes": self.cache.nodes.count,
             "podsOnNodes": self.cache.pods.size,
             "pending": self._pending(),
+            "troubles": self.troubles(),
         }
         if self.scheduler is not None:
             status["waitingInPermit"] = {
@@ -273,6 +287,7 @@ class Endpoints:
             metrics[one.id if one.name in metrics else one.name] = {
                 "query": one.query,
                 "ageSeconds": one.age_seconds,
+                "missing": one.missing,
                 "series": one.series,
                 "matched": one.matched,
                 "unmatched": one.unmatched,

@@ -124,6 +124,7 @@ class InForce:
         self.bundle: Bundle | None = None
         """The bundle in force, of all sources."""
         self._told: Bundle | None = None
+        self._troubles: Sequence[str] = []
         self._compiler = new_compiler()
         self._settings = compile_settings(settings.berth, profiles)
         self.reloader = self._reloader("", self._accepted)
@@ -463,6 +464,12 @@ class InForce:
         for source in self.reloader.sources:
             self._tell(source, "Normal", "PolicyShadow", line)
 
+    def tell_troubles(self, troubles: Sequence[str]) -> None:
+        """Says in the status what this replica lacks of the API server."""
+        if troubles != self._troubles:
+            self._troubles = troubles
+            self._write_down()
+
     # ---- telling -----------------------------------------------------------------------------
 
     def _tell_in_force(self, source: Source, bundle: Bundle) -> None:
@@ -525,6 +532,7 @@ class InForce:
             "cluster": dict(zip(("nodes", "pods"), self._there(), strict=True)),
             "since": datetime.fromtimestamp(self._since, UTC).isoformat(timespec="seconds"),
             "lease": self._lease,
+            "troubles": self._troubles,
             "notKept": "" if self._keeper is None else self._keeper.not_kept,
             "sources": [
                 self._standing(one, called.get(one.folder, []))

@@ -141,6 +141,11 @@ REQUEST_SECONDS: Final = _histogram(
     *("verb", "host"),
     buckets=(0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
 )
+FORBIDDEN: Final = _counter(
+    "berth_requests_forbidden_total",
+    "Requests that the API server did not allow Berth's account.",
+    *("verb", "resource"),
+)
 RULE_REJECTIONS: Final = _counter(
     "berth_rule_rejections_total", "Failed attempts where a rule rejected nodes.", "policy", "line"
 )
@@ -155,6 +160,9 @@ POLICIES_REFUSED: Final = _gauge(
 )
 POLICIES_AWAITED: Final = _gauge("berth_policy_bundle_awaits", "Lists the next bundle awaits.")
 METRIC_AGE: Final = _gauge("berth_metric_age_seconds", "Age of the newest sample.", "metric")
+METRIC_MISSING: Final = _gauge(
+    "berth_metric_missing", "1 while the metric has no sample that is not too old.", "metric"
+)
 METRIC_SERIES: Final = _gauge("berth_metric_series", "Series in the last answer.", "metric")
 QUIET: Final = _gauge("berth_reflector_quiet_seconds", "Silence of the watch.", "resource")
 WEBHOOK_CERTIFICATE_ENDS: Final = _gauge(

@@ -46,7 +46,8 @@ def record_of(
             headers["Authorization"] = f"Bearer {token_file.read_text('utf-8').strip()}"
         channels = Channels(scheduler.rstrip("/"), tls, most_body_bytes=_MOST_BYTES)
         path = f"/debug/decisions?{urlencode({'pod': pod})}"
-        answer = asyncio.run(channels.ask_once("GET", path, headers, _SECONDS))
+        answer, pieces = asyncio.run(channels.ask_once("GET", path, headers, _SECONDS))
+        answer.body = b"".join(pieces)
         if answer.status == _OK:
             return dict(json.loads(answer.body))
     except (OSError, ValueError, Broken, NotConnected) as failed:

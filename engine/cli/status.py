@@ -39,6 +39,7 @@ class Status(msgspec.Struct, rename="camel"):
     since: str
     sources: list[Standing]
     lease: str = ""
+    troubles: list[str] = []
     not_kept: str = ""
     tenants: int = 0
     tenants_refused: int = 0
@@ -67,7 +68,7 @@ NAMESPACE/NAME is `policies.state` of the scheduler's configuration.  [default: 
 def command(state: str, kubeconfig: str | None, *, as_json: bool) -> None:
     """STATE is `policies.state` of the configuration.
 
-    Exits with 1 if a source is not in force, or no scheduler runs.
+    Exits with 1 if a source is not in force, the leader is refused what it needs, or nobody leads.
     """
     if state.count("/") != 1 or not all(state.split("/")):
         raise click.UsageError(f"{state!r} is not NAMESPACE/NAME, as `policies.state` has it")
@@ -76,13 +77,15 @@ def command(state: str, kubeconfig: str | None, *, as_json: bool) -> None:
         click.echo(text)
     else:
         _show(found, leader)
-    if not leads or any(source.state != "InForce" for source in found.sources):
+    if not leads or found.troubles or any(source.state != "InForce" for source in found.sources):
         sys.exit(1)
 
 
 def _show(found: Status, leader: str) -> None:
     if leader:
         click.echo(plain(leader))
+    for trouble in found.troubles:
+        click.echo(f"The leader is cut off: {plain(trouble)}")
     if found.bundle is None:
         click.echo("Nothing is in force, and no pod is scheduled.")
     else:

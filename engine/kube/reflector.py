@@ -144,6 +144,12 @@ class Reflector(Generic[T]):
         self._told: dict[str, tuple[str, str]] = {}
         self._state = State()
         self._heard = self._wiring.clock.monotonic()
+        self._listed = False
+        self.listens = False
+        """Whether there should be news: not of what the server does not have, or never gave.
+
+        What it gave once is kept, and ages, if it may not be listed any more.
+        """
         self.failures = 0
         """Failures on end; 0 while all is well."""
         self.last_error = ""
@@ -172,6 +178,7 @@ class Reflector(Generic[T]):
     async def run(self) -> None:
         """Lists and watches until cancelled. Network causes never end it; a handler's bug does."""
         action: Action = List(self._state.ask, self._state.paged)
+        self.listens, self._heard = True, self._wiring.clock.monotonic()
         while True:
             outcome: Outcome
             match action:
@@ -222,6 +229,8 @@ class Reflector(Generic[T]):
         except KubeError as error:
             return self._no_list(error, while_paging=bool(known))
         await self._replace(found, kept)
+        self.listens = self._listed = True
+        self._heard = self._wiring.clock.monotonic()
         self._well()
         self._mark_synced()
         return Listed(known)
@@ -237,7 +246,9 @@ class Reflector(Generic[T]):
                 _LOG.warning(
                     "%s: may not be listed: what is known stays (%s)", resource.path, error
                 )
-            self.failures = 0
+            self.failures, self.last_error = 0, "" if absent else str(error)
+            self._listed &= not absent
+            self.listens = self._listed
             return Missing(kept=not absent)
         self._failed(error, _NO_API_SERVER if missing else "")
         if isinstance(error, Expired) or _AHEAD in str(error):
@@ -414,7 +425,6 @@ class Reflector(Generic[T]):
     # --- reports
 
     def _mark_synced(self) -> None:
-        self._heard = self._wiring.clock.monotonic()
         if not self.synced.is_set():
             self._handler.on_synced()
             self.synced.set()

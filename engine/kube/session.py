@@ -46,7 +46,7 @@ from engine.kube.errors import (
     Unreadable,
     status_error,
 )
-from engine.telemetry import REQUEST_SECONDS, REQUESTS, Telemetry
+from engine.telemetry import FORBIDDEN, REQUEST_SECONDS, REQUESTS, Telemetry
 from engine.text import wire
 from engine.text.display import cause, without_user
 
@@ -63,6 +63,15 @@ _OK = range(200, 300)
 _REPEATABLE = frozenset({"GET", "PUT", "DELETE"})
 _FAULTS = (NotConnected, Broken, OSError)
 _UNAUTHORIZED = 401
+_FORBIDDEN = 403
+_MAY_NOT = re.compile(r'User ".*" cannot (\S+) resource "([^"]+)" in API group "([^"]*)"')
+"""As the API server words what its authorizers refuse; 403s of admission say something else.
+
+Source: k8s.io/apiserver pkg/endpoints/handlers/responsewriters/errors.go, forbiddenMessage.
+"""
+_LASTING_SECONDS: Final = 30.0
+"""A server that starts refuses everybody until it has loaded its roles."""
+_FORGOTTEN_SECONDS: Final = 120.0
 _DEFAULT_TIMEOUT_SECONDS = 30.0
 _CREDENTIAL_HOOK_SECONDS = 30.0
 _NEW_CREDENTIALS_SECONDS = 5.0
@@ -211,6 +220,8 @@ class Session:
         self._reloading = asyncio.Lock()
         self._hook_at = float("-inf")
         self._token: str | None = None
+        self._forbidden: dict[str, tuple[float, float]] = {}
+        """What is refused -> when it was first, and last."""
         server = str(configuration.host).rstrip("/")
         self.server: str = without_user(server)
         self._said: dict[str | None, str] = {}
@@ -360,6 +371,8 @@ class Session:
             self._learn_from(error)
             raise self._translated(error) from error
         self._count(method, str(answer.status), began)
+        if answer.status == _FORBIDDEN:
+            self._refused(status_error(answer.status, answer.body))
         is_unread = answer.status in _OK and method != "GET"
         headers = _UNREAD if is_unread else answer.headers
         return Response(answer.status, headers, answer.body)
@@ -387,7 +400,9 @@ class Session:
                 self.telemetry.count(REQUESTS, str(answer.status), "GET", self._host)
                 if answer.status not in _OK:
                     body = b"".join([piece async for piece in answer.pieces()])
-                    raise status_error(answer.status, body, answer.headers)
+                    error = status_error(answer.status, body, answer.headers)
+                    self._refused(error)
+                    raise error
                 yield b""
                 async with aclosing(answer.pieces()) as pieces:
                     async for piece in pieces:
@@ -397,6 +412,26 @@ class Session:
         except _FAULTS as error:
             self._learn_from(error)
             raise self._translated(error) from error
+
+    @property
+    def forbidden(self) -> list[str]:
+        """What the API server has not allowed for a while, in its words."""
+        now = self._clock.monotonic()
+        return [
+            text
+            for text, (first, last) in self._forbidden.items()
+            if last - first >= _LASTING_SECONDS and now - last < _FORGOTTEN_SECONDS
+        ]
+
+    def _refused(self, error: StatusError) -> None:
+        found = _MAY_NOT.search(error.message) if error.code == _FORBIDDEN else None
+        if found is None:
+            return
+        verb, resource, group = found.groups()
+        self.telemetry.count(FORBIDDEN, verb, f"{resource}.{group}" if group else resource)
+        now = self._clock.monotonic()
+        first, last = self._forbidden.get(found[0], (now, now))
+        self._forbidden[found[0]] = now if now - last > _FORGOTTEN_SECONDS else first, now
 
     def _learn_from(self, error: Exception) -> None:
         inner = getattr(error, "cause", None)

@@ -123,12 +123,12 @@ class NodeTerms:
         return any(term.matches(node) for term in self.terms)
 
     @property
-    def only_value(self) -> tuple[str, str] | None:
-        """The label and its one value, if that is all that is asked for."""
-        only = self.terms[0].only if len(self.terms) == 1 else None
-        if only is None or only.operator != "In" or len(only.values) != 1:
-            return None
-        return only.key, only.values[0]
+    def only_values(self) -> dict[str, str]:
+        """By label its one value, sorted, if that is all that is asked for; otherwise empty."""
+        [term] = self.terms if len(self.terms) == 1 else (Term(),)
+        ins = [one for one in term.labels if one.operator == "In" and len(one.values) == 1]
+        found = {one.key: one.values[0] for one in sorted(ins)}
+        return found if len(found) == term.count and not term.error else {}
 
     @property
     def flaw(self) -> str:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import re
 import ssl
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, pairwise
 from pathlib import Path
 from random import Random
 from threading import Thread
@@ -52,6 +54,10 @@ _SERVER_ERRORS = 500
 _IDLE_SECONDS = 0.5
 _SPREAD = 0.2
 _PAUSE_EVERY = 256
+_PIECE: Final = 64 << 10
+"""Bytes decoded at once: the event loop waits until decoding returns."""
+_BETWEEN: Final = re.compile(rb'\}\s*,\s*\{\s*"metric"\s*:')
+_COMMA: Final = b" \t\r\n,"
 _MOST_BYTES: Final = 128 << 20
 """Of an answer."""
 _MOST_SECONDS: Final = 60.0
@@ -95,14 +101,21 @@ _vector = msgspec.json.Decoder(list[msgspec.Raw])
 _sample = msgspec.json.Decoder(_Sample)
 
 
-def _vector_in(body: bytes) -> msgspec.Raw:
-    """The series of an answer, as they came.
+def _vector_in(body: bytes) -> Iterable[bytes]:
+    """The series of an answer, as they came, in lists of some 64 KiB.
+
+    They are cut apart where one ends and the next begins, which stands in no text: there quotes are
+    escaped. Of whoever writes in another order all is one list.
 
     Raises:
         _Refused: there is no vector in it.
     """
+    cuts: list[int] = []
+    while (found := _BETWEEN.search(body, cuts[-1] + _PIECE if cuts else 0)) is not None:
+        cuts.append(found.start() + 1)
+    middle, rest = pairwise(cuts), body if not cuts else body[: cuts[0]] + body[cuts[-1] :]
     try:
-        envelope = wire.decode(_envelope.decode, body)
+        envelope = wire.decode(_envelope.decode, rest)
     except msgspec.DecodeError as error:
         raise _Refused(f"the answer cannot be read: {error}") from error
     if envelope.data is None:
@@ -110,7 +123,8 @@ def _vector_in(body: bytes) -> msgspec.Raw:
     if envelope.data.result_type != "vector":
         kind = envelope.data.result_type
         raise _Refused(f"the query gives a {kind}; {_CURES.get(kind, 'series are needed')}")
-    return envelope.data.result
+    lists = (b"[%b]" % body[start:end].lstrip(_COMMA) for start, end in middle)
+    return chain([bytes(envelope.data.result)], lists)
 
 
 class _Session:
@@ -156,15 +170,16 @@ class _Session:
         channels = Channels(url, tls, most_body_bytes=self.most_bytes)
         asking = channels.ask_once(method, f"?{urlencode(params)}", headers, timeout)
         try:
-            answer = asyncio.run_coroutine_threadsafe(asking, self.loop).result()
+            answer, pieces = asyncio.run_coroutine_threadsafe(asking, self.loop).result()
         except TooLarge as error:
             raise _Refused("the answer is too large") from error
         except (NotConnected, Broken, OSError, ValueError) as error:
             raise _ServerAway(_why(error)) from error
+        body = b"".join(pieces)
         if answer.status == _OK:
-            result = _vector_in(answer.body)
+            result = _vector_in(body)
             return SimpleNamespace(status_code=_OK, json=lambda: {"data": {"result": result}})
-        said = _elsewhere(answer) or _error_text(answer.body) or without_user(url)
+        said = _elsewhere(answer) or _error_text(body) or without_user(url)
         text = f"{answer.status}: {said}"
         if answer.status >= _SERVER_ERRORS or answer.status == _TOO_MANY_REQUESTS:
             raise _ServerAway(text)
@@ -231,8 +246,12 @@ async def _in_thread(work: Callable[[], T]) -> T:
     return await asyncio.wrap_future(future)
 
 
-def parse_vector(result: bytes, by: Sequence[str], *, every: bool = False) -> list[Series]:
+def parse_vector(
+    result: Iterable[bytes], by: Sequence[str], *, every: bool = False
+) -> list[Series]:
     """The series of an instant vector that have a number, with those of the labels `by` they have.
+
+    The vector comes in lists of JSON.
 
     With `every` each label has its place, and is empty where a series does not have it.
 
@@ -241,8 +260,8 @@ def parse_vector(result: bytes, by: Sequence[str], *, every: bool = False) -> li
         _Refused: it has samples that are no numbers.
     """
     parsed = []
-    # One by one, as decoding keeps the event loop waiting until it returns.
-    for number, raw in enumerate(wire.decode(_vector.decode, result)):
+    raws = (raw for one in result for raw in wire.decode(_vector.decode, one))
+    for number, raw in enumerate(raws):
         if not number % _PAUSE_EVERY:
             _give_way()
         sample = wire.decode(_sample.decode, raw)
@@ -333,6 +352,9 @@ class PrometheusRefresher:
             self._streaks.pop(answered, None)
         self.store.ingest(question, answer, matched)
         self.came()
+        while answer:
+            del answer[-_PAUSE_EVERY:]
+            await asyncio.sleep(0)
 
     def _server_away(self, why: str, every: float) -> None:
         self.telemetry.add(Count.SIGNAL_ERRORS)
@@ -365,7 +387,7 @@ class PrometheusRefresher:
             _Refused: whatever was wrong with the answer.
         """
         self._connect.headers = self._headers()
-        result: bytes = self._connect.custom_query(question.query)
+        result: Iterable[bytes] = self._connect.custom_query(question.query)
         try:
             answer = parse_vector(result, question.by, every=not question.any_label)
             return answer, self.store.match(question, answer, _give_way)

@@ -9,7 +9,8 @@ an answer.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -114,7 +115,7 @@ class Match(msgspec.Struct, frozen=True):
     """An answer with its series assigned, as long as the `basis` is what it was.
 
     `keys` are numbers of texts, a pair's left one in the upper half; those of `new` texts follow
-    the known ones. `left` are series that name no node yet.
+    the known ones; some may be without a namespace. `left` are series that name no node yet.
     """
 
     basis: tuple[object, int, int]
@@ -124,7 +125,8 @@ class Match(msgspec.Struct, frozen=True):
     series: int
     unmatched: int
     duplicates: int
-    new: Sequence[str] = ()
+    new: Mapping[str, int] = {}
+    without_namespace: bool = False
     left: Sequence[Series] = ()
 
 
@@ -182,7 +184,7 @@ class Samples:
         basis = self.basis
         ends, first = self.ends, len(self.ends)
         new: dict[str, int] = {}
-        keys, values, times, left = [], [], [], []
+        keys, values, times, left = array("q"), array("d"), array("d"), []
         for number, series in enumerate(answer):
             if not number % _PAUSE_EVERY:
                 pause()
@@ -199,8 +201,8 @@ class Samples:
             keys.append(key)
             values.append(series.value)
             times.append(series.time)
-        found = np.array(keys, np.int64)
-        worth, when = np.array(values, np.float64), np.array(times, np.float64)
+        found = np.frombuffer(keys, np.int64)
+        worth, when = np.frombuffer(values), np.frombuffer(times)
         order = np.lexsort((worth, found))
         sorted_ = found[order]
         last = order[np.append(sorted_[1:] != sorted_[:-1], True)[: len(sorted_)]]
@@ -215,16 +217,16 @@ class Samples:
             len(answer),
             len(left),
             duplicates,
-            list(new),
+            new,
+            self._question.of in _NAMED and any(text.startswith("/") for text in new),
             left[:_LEFT_KEPT] if self._of_nodes else (),
         )
 
     def take(self, match: Match, now: float) -> None:
         """Stores an answer: who it does not have keeps the sample until it is stale."""
         # INVARIANT: `holds(match)`.
-        for end, text in enumerate(match.new, len(self.ends)):
-            self.ends[text] = end
-            self.without_namespace |= self._question.of in _NAMED and text.startswith("/")
+        self.ends.update(match.new)
+        self.without_namespace |= match.without_namespace
         # Our clock decides how old a sample is; one from the future is from now.
         values, times = match.values, np.minimum(match.times, now)
         self.unmatched, self._left = match.unmatched, match.left
@@ -259,15 +261,17 @@ class Samples:
 
     def _forget_ends(self) -> None:
         """Numbers the texts anew if most of them name nothing any more."""
-        halves = np.stack((self._keys >> _HALF, self._keys & ((1 << _HALF) - 1)))
-        used, places = np.unique(halves, return_inverse=True)
-        if len(self.ends) <= 2 * len(used) + _MOST_SPARE:
+        halves = self._keys >> _HALF, self._keys & ((1 << _HALF) - 1)
+        used = np.zeros(len(self.ends), np.bool_)
+        for half in halves:
+            used[half] = True
+        if len(self.ends) <= 2 * np.count_nonzero(used) + _MOST_SPARE:
             return
         texts = list(self.ends)
-        self.ends = {texts[end]: place for place, end in enumerate(used.tolist())}
+        self.ends = {texts[end]: place for place, end in enumerate(np.flatnonzero(used).tolist())}
         # The order stays, as smaller numbers got smaller ones.
-        left, right = places.reshape(halves.shape)
-        self._keys = left.astype(np.int64) << _HALF | right
+        left, right = (np.cumsum(used)[half] - 1 for half in halves)
+        self._keys = left << _HALF | right
         self._coded_in = None
 
     def fresh(self, slots: Slots, since: float) -> FloatColumn:

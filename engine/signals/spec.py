@@ -81,7 +81,8 @@ class SignalStatus(msgspec.Struct, frozen=True):
     `matched` is how many there are with a sample: of nodes and of domains the nodes, else those
     whose values they are. `unmatched` series name none; `duplicates` series lost to a larger one of
     the same, or are too many for the one of the cluster. `age_seconds` is that of the newest
-    sample, None without any. `error` is why the last question failed, "" if it did not.
+    sample, None without any; `missing` says that none is fresh. `error` is why the last question
+    failed, "" if it did not.
     """
 
     id: str
@@ -92,4 +93,5 @@ class SignalStatus(msgspec.Struct, frozen=True):
     unmatched: int
     duplicates: int
     age_seconds: float | None
+    missing: bool
     error: str

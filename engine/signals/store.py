@@ -348,6 +348,7 @@ class SignalStore:
         if spec.of in DOMAIN_LABELS:
             domains = filter(None, self._directory.domains(spec.of))
             matched = sum(map(samples.names, domains))
+        age = max(0.0, now - float(known.max())) if known.size else None
         return SignalStatus(
             id=spec.id,
             name=spec.name or spec.id,
@@ -356,7 +357,8 @@ class SignalStore:
             matched=matched,
             unmatched=samples.unmatched,
             duplicates=samples.duplicates,
-            age_seconds=max(0.0, now - float(known.max())) if known.size else None,
+            age_seconds=age,
+            missing=age is None or age > spec.stale_seconds,
             error=samples.error,
         )
 

@@ -36,7 +36,7 @@ MONITORED = tuple(
 OF_HELM = re.compile(
     r"^ *(app\.kubernetes\.io/managed-by|helm\.sh/chart|checksum/config): .*\n|^# Source: .*\n"
     r"|^ +annotations:\n(?= +spec:)"
-    r"|^ +annotations: \{(helm.sh/resource-policy|berth.dev/(policies|schedulers)): .+\}.*\n",
+    r"|^ +annotations: \{(helm.sh/resource-policy|berth.dev/policies): .+\}.*\n",
     re.MULTILINE,
 )
 

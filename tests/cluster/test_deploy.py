@@ -270,28 +270,20 @@ def test_the_policies_of_a_fresh_install_come_into_force_without_a_warning():
     assert [one.mode for one in found.understood] == ["off"]
 
 
-def test_a_second_release_of_one_scheduler_name_is_warned_of(control_plane, kubectl):
-    """Also whoever may read nothing in the namespace of the first."""
-
-    def noted(release, *flags):
-        place = (f"--namespace={release}", "--create-namespace", "--reset-values", *of)
-        done = manifests.helm("upgrade", "--install", release, manifests.CHART, *place, *flags)
-        return done.stdout.partition("NOTES:")[2]
-
-    of = (f"--kubeconfig={control_plane.kubeconfig_file()}",)
-    assert "WARNING" not in noted("first")
-    assert "WARNING" not in noted("second", "--set=scheduler.profiles[0].schedulerName=other")
-    warning = "WARNING: the release in namespace first has schedulerName berth, too"
-    kinds = "clusterroles.rbac.authorization.k8s.io,clusterrolebindings.rbac.authorization.k8s.io"
+def test_who_installs_need_not_list_what_is_of_the_whole_cluster(control_plane, kubectl):
+    """Names that others gave to their roles are nobody's business."""
+    roles, verbs = "clusterroles.rbac.authorization.k8s.io", "create,get,patch,delete"
+    kinds = f"{roles},clusterrolebindings.rbac.authorization.k8s.io"
     kinds += ",flowschemas.flowcontrol.apiserver.k8s.io"
-    kubectl("create", "clusterrole", "of-second", "--verb=*", f"--resource={kinds}")
-    kubectl("create", "clusterrolebinding", "of-second", "--clusterrole=of-second", "--user=of")
-    kubectl("create", "rolebinding", "ns", "--clusterrole=cluster-admin", "--user=of", "-nsecond")
-    assert warning in noted("second", "--kube-as-user=of")
-    assert "WARNING" not in noted("second", "--set=replicas=0")
-    assert "WARNING" not in noted("first")
-    for release in ("first", "second"):
-        manifests.helm("uninstall", release, f"--namespace={release}", *of)
+    kubectl("create", "namespace", "taken")
+    for name, *of in (("one", verbs, kinds), ("grants", "escalate,bind", roles)):
+        kubectl("create", "clusterrole", name, f"--verb={of[0]}", f"--resource={of[1]}")
+        kubectl("create", "clusterrolebinding", name, f"--clusterrole={name}", "--user=one")
+    kubectl("create", "rolebinding", "ns", "--clusterrole=cluster-admin", "--user=one", "-ntaken")
+    of = ("--namespace=taken", f"--kubeconfig={control_plane.kubeconfig_file()}")
+    installed = manifests.helm("install", "taken", manifests.CHART, *of, "--kube-as-user=one")
+    assert "spec.schedulerName: berth" in installed.stdout
+    manifests.helm("uninstall", "taken", *of, "--kube-as-user=one")
 
 
 def test_policies_that_were_edited_outlive_the_release_that_made_them(control_plane):

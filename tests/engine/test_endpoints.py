@@ -25,7 +25,7 @@ from tests.engine.test_app import TWO, Process, elects, embedded, settings_of
 class Served(Process):
     """A scheduler with its server, open to all."""
 
-    def __init__(self, cluster, settings, kubeconfig):
+    def __init__(self, cluster, settings, kubeconfig, clock=None):
         self.cluster = cluster
         self.bundles, self.refusals, self.placed = [], [], []
         self.port = free_port()
@@ -33,7 +33,7 @@ class Served(Process):
         serving = ServerOptions("127.0.0.1", self.port, files, always_allowed=("/*",))
         hooks = Hooks([self._placed], [self.bundles.append], [self.refusals.append])
         options = RunOptions(settings, kubeconfig, serving=serving)
-        self.app = App(options, clock=SystemClock(), hooks=hooks)
+        self.app = App(options, clock=clock or SystemClock(), hooks=hooks)
         self.stop = asyncio.Event()
         self.task = asyncio.get_running_loop().create_task(self.app.run(self.stop))
 
@@ -162,6 +162,30 @@ async def test_without_a_cluster_it_is_alive_and_not_ready():
         assert code == 200
         for name in ("preemption_attempts_total", "preemption_victims_count"):
             assert f"\nscheduler_{name} 0\n" in text
+        served.stop.set()
+        await served.task
+
+
+class Ahead(SystemClock):
+    """Some seconds later than it is."""
+
+    seconds = 0.0
+
+    def monotonic(self):
+        return super().monotonic() + self.seconds
+
+
+async def test_who_has_heard_nothing_for_a_minute_is_not_ready():
+    async with embedded(files=TWO) as cluster:
+        clock = Ahead()
+        served = Served(cluster, settings_of(cluster), cluster.kubeconfig(), clock)
+        await served.until_told("/readyz", (200, "ok"))
+        clock.seconds = 61.0
+        code, text = await served.get("/readyz")
+        assert (code, "[-]watches failed" in text) == (500, True)
+        assert (await served.get("/healthz"))[0] == 200, "a restart would not help"
+        status = json.loads((await served.get("/statusz?format=json"))[1])
+        assert "nodes" in status["troubles"][0]
         served.stop.set()
         await served.task
 

@@ -112,6 +112,16 @@ def test_without_them_a_good_source_is_in_force_and_a_broken_one_is_not(answer, 
     assert "no pod is scheduled: " in in_force.not_ready
 
 
+def test_what_the_leader_is_refused_is_in_its_status_until_it_is_not():
+    keeper = Keeper(None)
+    _, _, in_force = started(keeper, GOOD)
+    assert keeper.told["troubles"] == []
+    in_force.tell_troubles(["nodes: 403"])
+    assert keeper.told["troubles"] == ["nodes: 403"]
+    in_force.tell_troubles([])
+    assert keeper.told["troubles"] == []
+
+
 @pytest.mark.parametrize("edits", [(GOOD,), (BROKEN, GOOD)])
 def test_what_is_good_and_waits_for_a_list_is_told_with_what_it_waits_for(edits):
     keeper = Keeper(None)

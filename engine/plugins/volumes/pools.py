@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -21,6 +20,7 @@ from engine.plugins.volumes.topology import Reach
 NONE: Final = -1
 _MORE_TRAITS: Final = 64
 _IN_A_STEP: Final = 100
+_HALF: Final = 32
 _FAR: Final = np.iinfo(np.intp).max
 
 Chosen = NDArray[np.intp]
@@ -49,8 +49,8 @@ class Described(NamedTuple):
 class Pool(Generic[T]):
     """Objects of one class in order, and which is the first that reaches a row.
 
-    Of storage that is in one place each (a disk in a node), each object names a label and its
-    value: these are looked up by the value of a row, not compared one by one. One that is gone
+    Of storage that is in one place each (a disk in a node), each object names labels and a value of
+    each: these are looked up by the values of a row, not compared one by one. One that is gone
     leaves its place empty.
     """
 
@@ -68,21 +68,16 @@ class Pool(Generic[T]):
         self._traits: dict[Hashable, int] = {}
         self._trait_of = np.array([self._trait(one.traits) for one in each], dtype=np.intp)
         self.stamp = 0
-        named: dict[str, list[tuple[int, int]]] = {}
+        named: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
         alike: dict[NodeTerms | None, list[int]] = {}
         for number, one in enumerate(each):
-            only = None if one.reach is None else one.reach.only_value
-            if only is None:
-                alike.setdefault(one.reach, []).append(number)
+            only = {} if one.reach is None else one.reach.only_values
+            if only:
+                codes = map(words.code, only.values())
+                named.setdefault(tuple(only), []).append((number, *codes))
             else:
-                named.setdefault(only[0], []).append((number, words.code(only[1])))
-        for found in named.values():
-            found.sort(key=itemgetter(1, 0))
-        self._named = {
-            key: (np.array([n for n, _ in found]), np.array([c for _, c in found], np.int32))
-            for key, found in named.items()
-        }
-        """By label who names it and which values, by value and then in order."""
+                alike.setdefault(one.reach, []).append(number)
+        self._named = [_Named(keys, np.array(found)) for keys, found in named.items()]
         self._alike = {selector: np.array(found) for selector, found in alike.items()}
 
     def number(self, key: str) -> int:
@@ -109,8 +104,8 @@ class Pool(Generic[T]):
         avoid = [other for other in avoid if not _drop(of, other[where])]
         following = np.full(len(of), _FAR, dtype=np.intp)
         lanes = []
-        for key, (numbers, values) in self._named.items():
-            codes = reach.codes(key)
+        for named in self._named:
+            codes, numbers, values = named.codes(reach), named.numbers, named.values
             if len(codes) == 1:
                 low, high = np.searchsorted(values, (codes[0], codes[0] + 1))
                 numbers, values = numbers[low:high], values[low:high]
@@ -158,6 +153,35 @@ class Pool(Generic[T]):
 
     def _trait(self, traits: Hashable) -> int:
         return self._traits.setdefault(traits, len(self._traits))
+
+
+class _Named:
+    """Who names these labels, by the values that it names and then in order.
+
+    Of several labels the values together have one code, which the last of them completes.
+    """
+
+    def __init__(self, labels: Sequence[str], found: NDArray[np.int64]) -> None:
+        """`found` has a row an object: its number and the code of its value of each label."""
+        self._labels = labels
+        self._pairs: list[NDArray[np.int64]] = []
+        """By label but the first: the code so far and that of its value, those that are named."""
+        values = found[:, 1]
+        for column in found.T[2:]:
+            pairs, values = np.unique(values << _HALF | column, return_inverse=True)
+            self._pairs.append(pairs)
+        order = np.lexsort((found[:, 0], values))
+        self.numbers: Chosen = found[order, 0]
+        self.values = values[order].astype(np.int32)
+
+    def codes(self, reach: Reach) -> CodeColumn:
+        """(n,) the code of each row's values, below zero where nobody names them."""
+        codes = reach.codes(self._labels[0])
+        for label, pairs in zip(self._labels[1:], self._pairs, strict=True):
+            here = codes.astype(np.int64) << _HALF | reach.codes(label)  # below zero if one is
+            at = np.minimum(np.searchsorted(pairs, here), len(pairs) - 1)
+            codes = np.where(pairs[at] == here, at, NONE).astype(np.int32)
+        return codes
 
 
 def _drop(of: BoolColumn, taken: Chosen) -> bool:

@@ -109,6 +109,12 @@ def test_why_the_next_process_will_not_have_them_is_told(tmp_path):
     assert done.output.endswith("\nNot kept for the next start: they are too large.\n")
 
 
+def test_a_leader_that_is_refused_is_shown_and_is_no_success(tmp_path):
+    done = shown(tmp_path, json.dumps(status(GOOD) | {"troubles": ["nodes: 403 Forbidden: no"]}))
+    assert done.output.startswith("The leader is cut off: nodes: 403 Forbidden: no\n")
+    assert done.exit_code == 1
+
+
 def test_namespaces_with_policies_of_their_own_are_counted(tmp_path):
     done = shown(tmp_path, json.dumps(status(GOOD) | {"tenants": 7, "tenantsRefused": 2}))
     assert done.output.endswith("\nNamespaces with policies of their own: 7, 2 of them refused.\n")

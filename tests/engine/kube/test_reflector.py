@@ -547,6 +547,36 @@ def test_a_resource_that_the_server_lacks_is_synced_and_polled_slowly(bench: Ben
     assert bench.telemetry[Count.REFLECTOR_ERRORS] == 0
 
 
+@pytest.mark.parametrize("given", [True, False])
+def test_what_was_given_and_is_no_more_grows_old_and_what_never_was_does_not(
+    bench: Bench, given: bool
+) -> None:
+    bench.reflector._resource = replace(bench.reflector._resource, optional=True)
+    assert not bench.reflector.listens, "it does not run yet"
+    if given:
+        bench.settle()
+        bench.server.faults.append("410")
+    bench.server.faults.extend(["403"] * 400)
+    if given:
+
+        async def cut() -> None:
+            bench.server.cut("drop")
+
+        bench.runner.run(cut())
+    began = bench.clock.monotonic()
+    bench.spin(100)
+    passed = bench.clock.monotonic() - began
+    assert bench.reflector.listens is given
+    assert passed > 60
+    if given:
+        assert bench.reflector.quiet_seconds >= passed
+        assert "403" in bench.reflector.last_error
+    bench.server.faults.clear()
+    bench.settle()
+    assert bench.reflector.listens
+    assert bench.reflector.quiet_seconds < 60
+
+
 @pytest.mark.parametrize("optional", [True, False])
 def test_what_may_not_be_listed_is_told_once_and_waited_for_only_if_it_is_needed(
     bench: Bench, optional: bool, caplog: pytest.LogCaptureFixture

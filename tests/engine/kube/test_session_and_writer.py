@@ -23,14 +23,22 @@ from engine.clock import ManualClock
 from engine.framework.edge import Binder, BindOutcome, EffectWriter, PodStatusWriter
 from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable
 from engine.kube.credentials import ProgramLimits
-from engine.kube.errors import Expired, Fenced, Interrupted, KubeconfigError, Timeout, Unreachable
+from engine.kube.errors import (
+    Expired,
+    Fenced,
+    Interrupted,
+    KubeconfigError,
+    StatusError,
+    Timeout,
+    Unreachable,
+)
 from engine.kube.gate import Gate, Priority
 from engine.kube.session import Session
 from engine.kube.wiring import Wiring
 from engine.kube.writer import KubeBinder, KubeEffectWriter, KubePodStatusWriter
 from engine.objects import Condition, ObjectMeta, Pod, PodStatus
 from engine.pods.podinfo import PodInfo, make_pod_info
-from engine.telemetry import Count, Telemetry
+from engine.telemetry import FORBIDDEN, Count, Telemetry
 from tests.cluster.certificates import Authority
 from tests.engine.loopback import listening
 from tests.scenarios.fake_server import status
@@ -1135,3 +1143,43 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
         "KUBERNETES_SERVICE_HOST",
     ):
         monkeypatch.delenv(name, raising=False)
+
+
+async def test_what_the_account_may_not_do_is_counted_and_told_if_it_lasts():
+    clock = ManualClock()
+
+    def refused(verb: str, resource: str, group: str = "") -> Answer:
+        user = "system:serviceaccount:berth-system:berth"
+        said = f'x "p" is forbidden: User "{user}" cannot {verb} resource "{resource}"'
+        return refusal(403, f'{said} in API group "{group}" in the namespace "d"')
+
+    leases = refused("list", "leases", "coordination.k8s.io")
+    terminating = refusal(403, 'pods "p" is forbidden: namespace d is being terminated')
+    async with serving(terminating) as script:
+        config = kubeconfig(f"http://127.0.0.1:{script.port}")
+        async with await Session.from_kubeconfig(config, clock=clock) as session:
+
+            async def asked(answer: Answer) -> list[str]:
+                script.answers = [answer]
+                await session.request("POST", "/x")
+                with suppress(StatusError):
+                    await anext(session.stream("/y", read_timeout_seconds=1.0))
+                return session.forbidden
+
+            for _ in range(2):
+                assert await asked(terminating) == [], "that is admission's"
+                clock.advance(31.0)
+            assert await asked(refused("create", "pods/binding")) == []
+            clock.advance(29.0)
+            assert await asked(leases) == []
+            clock.advance(1.0)
+            assert await asked(refused("create", "pods/binding")) == [
+                'User "system:serviceaccount:berth-system:berth" cannot create'
+                ' resource "pods/binding" in API group ""'
+            ]
+            clock.advance(121.0)
+            assert await asked(reply(200)) == [], "it was not asked for again"
+            assert await asked(leases) == [], "it may have been allowed meanwhile"
+            count = session.telemetry.value
+            assert count(FORBIDDEN, "create", "pods/binding") == 4
+            assert count(FORBIDDEN, "list", "leases.coordination.k8s.io") == 4

@@ -24,7 +24,7 @@ from aiohttp import web
 from engine.clock import ManualClock
 from engine.configuration.berth import PrometheusSection
 from engine.objects import Node, ObjectMeta
-from engine.signals.prometheus import PrometheusRefresher, parse_vector
+from engine.signals.prometheus import PrometheusRefresher, _vector_in, parse_vector
 from engine.signals.spec import SignalSpec
 from engine.signals.store import SignalStore
 from engine.telemetry import Count, Telemetry
@@ -445,9 +445,12 @@ def test_series_without_a_number_or_a_name():
             {"metric": {"node": "c"}, "value": [1, "rubbish"]},
         ]
     ).encode()
-    assert parse_vector(result, ("instance", "node")) == [(("b:1", "a"), 2.0, 1.5), ((), 3.0, 1.0)]
+    assert parse_vector([result], ("instance", "node")) == [
+        (("b:1", "a"), 2.0, 1.5),
+        ((), 3.0, 1.0),
+    ]
     both = [(("b:1", "a"), 2.0, 1.5), (("", ""), 3.0, 1.0)]
-    assert parse_vector(result, ("instance", "node"), every=True) == both
+    assert parse_vector([result], ("instance", "node"), every=True) == both
 
 
 async def test_one_value_of_the_cluster():
@@ -467,3 +470,28 @@ async def test_one_value_of_the_cluster():
         await refresher.turn()
         assert bench.store.view(bench.cache, NOW).values("m") == {}
         assert bench.came == 2, "pods are told of a value that went, too"
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" ,\n", " :\t")])
+def test_a_large_answer_is_decoded_in_pieces_wherever_its_texts_look_like_the_end_of_a_series(
+    separators: tuple[str, str],
+):
+    odd = ['},{"metric":', '"},{"metric":{', "\\", '\\"},{"metric":{}}', "}, {", "\u00e4", ""]
+    result = [
+        {"metric": {"instance": f"{odd[n % len(odd)]}{n}"}, "value": [NOW, str(n)]}
+        for n in range(5_000)
+    ]
+    data = {"resultType": "vector", "result": result}
+    for size in (0, 1, 2, 3, 5_000):
+        data["result"] = result[:size]
+        answer = {"status": "success", "data": data, "warnings": ['},{"metric":']}
+        lists = list(_vector_in(json.dumps(answer, separators=separators).encode()))
+        assert max(map(len, lists)) < 130_000
+        found = sorted(parse_vector(lists, ("instance",)), key=lambda one: one.value)
+        assert (
+            found
+            == [
+                ((str(one["metric"]["instance"]),), float(n), NOW)  # type: ignore[index]  # as above
+                for n, one in enumerate(result[:size])
+            ]
+        )

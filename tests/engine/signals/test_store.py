@@ -181,6 +181,30 @@ def test_stale_samples_are_missing_and_their_age_still_shows(bench: Bench) -> No
     assert bench.read() == {}
 
 
+def test_a_metric_is_missing_by_its_own_time(bench: Bench) -> None:
+    hourly = SignalSpec("hourly", "r", every_seconds=3600.0, stale_seconds=7200.0)
+    bench.put(node("a"))
+    bench.store.set_specs([SPEC, hourly])
+    bench.view()
+
+    def missing() -> list[str]:
+        return [one.id for one in bench.store.status() if one.missing]
+
+    assert missing() == ["hourly", "m"], "there is no answer yet"
+    for spec in (SPEC, hourly):
+        bench.samples(spec, a=1)
+    assert missing() == []
+    bench.clock.advance(3600.0)
+    bench.samples(SPEC)
+    assert missing() == ["m"], "its answer is empty; the other is not even asked for again"
+    bench.samples(SPEC, stranger=1)
+    assert missing() == ["m"], "no node has it"
+    bench.samples(SPEC, a=1)
+    assert missing() == []
+    bench.clock.advance(3601.0)
+    assert missing() == ["hourly", "m"]
+
+
 def test_default_and_scale(bench: Bench) -> None:
     spec = SignalSpec("m", "q", default=5.0, scale=0.01)
     bench.put(node("a"), node("b"))

@@ -58,15 +58,6 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default (.Chart.AppVersion | replace "+" "_") }}{{ end }}
 {{- end }}
 
-{{- /* The scheduler names that the release serves. */}}
-{{- define "berth.schedulers" -}}
-{{- $names := list }}
-{{- range ternary .Values.scheduler.profiles list (gt (int .Values.replicas) 0) }}
-{{- $names = append $names .schedulerName }}
-{{- end }}
-{{- toJson $names }}
-{{- end }}
-
 {{- /* Who holds the lease: the release, unless the values say otherwise. */}}
 {{- define "berth.lease" -}}
 {{ dig "leaderElection" "resourceName" (include "berth.name" .) .Values.scheduler }}

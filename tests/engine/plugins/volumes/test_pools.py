@@ -13,7 +13,17 @@ from tests.effort import examples
 from tests.engine.plugins.volumes import builders as make
 
 PLACES = st.sampled_from(
-    [None, {make.ZONE: "a"}, {make.HOST: "n1"}, {make.HOST: "n3"}, {make.ZONE: "b", "x": "y"}]
+    [
+        None,
+        {make.ZONE: "a"},
+        {make.HOST: "n1"},
+        {make.HOST: "n3"},
+        {make.ZONE: "b", "x": "y"},
+        {make.ZONE: "a", make.HOST: "n1"},
+        {make.HOST: "n3", make.ZONE: "a"},
+        {make.ZONE: "b", make.HOST: "n1"},
+        {make.ZONE: "b", make.HOST: "n2", "x": "y"},
+    ]
 )
 CHANGES = st.lists(
     st.tuples(
@@ -51,6 +61,29 @@ def test_classes_without_volumes_have_no_pool_each() -> None:
         cache.remove_object(PersistentVolume.__name__, "v")
     pools.of(cache.snapshot(0.0), "gone8")
     assert list(pools._pools) == [""]
+
+
+class Counting(Reach):
+    """Counts how often all rows are looked at for a selector."""
+
+    masks = 0
+
+    def mask(self, selector):
+        self.masks += 1
+        return super().mask(selector)
+
+
+def test_objects_that_name_several_labels_are_looked_up_and_not_compared() -> None:
+    cache, pools = make.cluster("n1", "n2", "n3"), Storage().volumes
+    for name in ("n3", "n2", "n1", "n4"):
+        make.volume(cache, f"of-{name}", on={make.HOST: name, make.ZONE: "a"})
+    snapshot = cache.snapshot(0.0)
+    reach = Counting(snapshot, slice(0, 3))
+    pool = pools.of(snapshot, "late")
+    chosen = pool.first(0, lambda _: True, reach)
+    names = ["" if n < 0 else pool.items[n].metadata.name for n in chosen.tolist()]
+    assert names == ["of-n1", "", "of-n3"], "n2 is in zone b"
+    assert reach.masks == 0
 
 
 def compare(cache, pools) -> None:
