@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
+from types import MappingProxyType
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -92,6 +93,10 @@ class Server:
 class Model(RuleBasedStateMachine):
     """`free` has no quota at the start; amounts are whole cores, and nodes never full."""
 
+    policy = ELASTIC
+    nodes = MappingProxyType({"n1": 100})
+    """Their cores."""
+
     def __init__(self):
         super().__init__()
         self.loop = asyncio.new_event_loop()
@@ -102,9 +107,12 @@ class Model(RuleBasedStateMachine):
         self.count = 0
         self.world.scheduler.observe(self.judge)
 
-    @staticmethod
-    async def _make():
-        return Quotas(ELASTIC, **{one: tuple(map(str, both)) for one, both in START.items()})
+    async def _make(self):
+        limits = {one: tuple(map(str, both)) for one, both in START.items()}
+        made = Quotas(self.policy, nodes=(), **limits)
+        for name, cpu in self.nodes.items():
+            made.handlers.nodes.on_add(make_node(name, cpu=str(cpu)))
+        return made
 
     # ---- the naive model
 
@@ -129,9 +137,12 @@ class Model(RuleBasedStateMachine):
             lent = sum(used[one] for one in self.limits) + cores(pod)
             assert lent <= sum(least for least, _ in self.limits.values()), "what all guarantee"
         if decision.rescue is not None and decision.rescue.evictions:
+            # One counts with the priority of its victims.
+            nominations = self.world.cache.nominations
             promised = [
-                one for one in self.world.cache.nominations
-                if one.namespace == key and one.uid != pod.uid and one.priority >= pod.priority
+                one for one in nominations
+                if one.namespace == key and one.uid != pod.uid
+                and nominations.ranks[one.uid] >= pod.priority
             ]  # fmt: skip
             within = key in self.limits and own + sum(map(cores, promised)) <= self.limits[key][0]
             self.judge_victims(pod, [one.pod for one in decision.rescue.evictions], within=within)
@@ -230,7 +241,7 @@ class Model(RuleBasedStateMachine):
 
     @rule(quotas=st.booleans())
     def policies_are_reloaded(self, quotas):
-        text = ELASTIC if quotas else "score: 50\n"
+        text = self.policy if quotas else "score: 50\n"
         self.quotas = quotas
         self.world.scheduler.use(chain({"p.policy": text}), frozenset({"p"}))
 
@@ -295,6 +306,162 @@ def cores(pod):
     return pod.requests["cpu"] // 1000
 
 
+class Crowded(Model):
+    """Nodes are full, gangs come, and whoever is evicted is created anew, as a ReplicaSet would."""
+
+    policy = f"{ELASTIC}gang: by pod.label[gang] min number(pod.label[size]) wait 1m\n"
+    nodes = MappingProxyType(dict.fromkeys(("n1", "n2", "n3"), 3))
+
+    def __init__(self):
+        super().__init__()
+        self.there = set(self.nodes)
+        self.known, self.broken = {}, set()
+        """Members of gangs, and the gangs of which some were lost: those may run with fewer."""
+        self._bind = self.server.bind
+        self.world.edge.bind = self.bind
+
+    async def bind(self, effect):
+        answer = await self._bind(effect)
+        if answer is REFUSED:
+            self.broken.add(gang_of(effect.pod.pod))
+        return answer
+
+    def judge(self, placed):
+        super().judge(placed)
+        rescue, pod = placed.decision.rescue, placed.decision.pod
+        if rescue is None or not rescue.evictions or pod.namespace in self.limits:
+            return
+        victims = {one.pod.uid: cores(one.pod) for one in rescue.evictions}
+        stay = [
+            cores(one)
+            for one in self.pods()
+            if self.world.cache.node_of(one.uid) == rescue.nominated
+            and one.uid not in victims
+            and not self.goes(one)
+        ]
+        ahead = map(cores, self.world.cache.nominations.ahead(pod, rescue.nominated))
+        used = sum(stay) + sum(ahead) + cores(pod)
+        size = self.nodes[rescue.nominated]
+        assert used <= size, "they do not make room"
+        assert used + min(victims.values()) > size, "one could have stayed"
+
+    @rule(
+        namespace=st.sampled_from(NAMESPACES),
+        sizes=st.lists(st.integers(1, 2), min_size=2, max_size=4),
+        spare=st.integers(0, 1),
+        priority=st.sampled_from([0, 0, 5]),
+    )
+    def a_gang_comes(self, namespace, sizes, spare, priority):
+        labels = {"gang": f"g{self.count}", "size": str(max(2, len(sizes) - spare))}
+        for cpu in sizes:
+            self.comes(namespace=namespace, cpu=str(cpu), priority=priority, labels=labels)
+        self.server.watch()
+
+    def comes(self, **how):
+        pod = pod_object(f"p{self.count}", **how)
+        self.count += 1
+        self.server.pods[pod.metadata.uid] = pod
+
+    @rule()
+    def what_ends_is_gone(self):
+        for uid, pod in [*self.server.pods.items()]:
+            if pod.metadata.deletion_timestamp is None:
+                continue
+            del self.server.pods[uid]
+            if uid in self.server.evictions:
+                self.comes(
+                    namespace=pod.metadata.namespace,
+                    cpu=pod.spec.containers[0].resources.requests["cpu"],
+                    priority=pod.spec.priority,
+                    labels=pod.metadata.labels,
+                )
+
+    @rule(quotas=st.booleans())
+    def policies_are_reloaded(self, quotas):
+        self.broken |= set(self.known)
+        super().policies_are_reloaded(quotas=quotas)
+
+    @rule(name=st.sampled_from(sorted(nodes)))
+    def a_node_goes_or_comes(self, name):
+        """With its pods, if it goes."""
+        node, cache = make_node(name, cpu=str(self.nodes[name])), self.world.cache
+        if name not in self.there:
+            self.there.add(name)
+            self.world.handlers.nodes.on_add(node)
+            return
+        self.there.remove(name)
+        self.broken |= {gang_of(one.pod) for one in self.pods() if cache.node_of(one.uid) == name}
+        self.world.handlers.nodes.on_delete(node)
+        for uid, pod in [*self.server.pods.items()]:
+            if pod.spec.node_name == name:
+                del self.server.pods[uid]
+
+    @invariant()
+    def no_node_has_more_than_it_takes(self):
+        used = Counter()
+        for one in self.pods():
+            used[self.world.cache.node_of(one.uid)] += cores(one)
+        assert all(used[name] <= self.nodes[name] for name in self.there)
+
+    @invariant()
+    def a_gang_is_whole_or_not_there(self):
+        members = {}
+        for uid, pod in self.server.pods.items():
+            if gang_of(pod) and pod.metadata.deletion_timestamp is None:
+                members.setdefault(gang_of(pod), {})[uid] = pod
+        self.broken |= {one for one, uids in self.known.items() if uids - {*members.get(one, ())}}
+        self.known = {one: {*members.get(one, ())} for one in {*self.known, *members}}
+        if self.world.scheduler.in_flight or self.world.scheduler.gangs.busy or not self.quotas:
+            return
+        for gang, pods in members.items():
+            there = sum(bool(one.spec.node_name) for one in pods.values())
+            least = int(next(iter(pods.values())).metadata.labels["size"])
+            assert gang in self.broken or there == 0 or there >= least
+
+    def teardown(self):
+        """Once nothing comes any more, evictions end, and each made room for somebody."""
+        self.server.bind_faults.clear()
+        self.server.evict_faults.clear()
+        self.policies_are_reloaded(quotas=True)
+        for name in self.nodes.keys() - self.there:
+            self.a_node_goes_or_comes(name)
+        before = self.totals()
+        each = [self.calm() for _ in range(40)]
+        evicted, bound = (now - then for now, then in zip(each[-1], before, strict=True))
+        assert each[20] == each[-1], "they take turns"
+        assert evicted <= 2 * bound, "a core is as much as anybody leaves, two the most to ask for"
+        self.nobody_waits_who_fits()
+        self.loop.close()
+
+    def calm(self):
+        for _ in range(4):
+            self.works()
+        self.what_ends_is_gone()
+        self.watch()
+        self.time_passes(AGAIN)
+        return self.totals()
+
+    def totals(self):
+        return sum(self.server.evictions.values()), sum(self.server.binds.values())
+
+    def nobody_waits_who_fits(self):
+        used, left = Counter(), Counter({name: self.nodes[name] for name in self.there})
+        for one in self.pods():
+            used[one.namespace] += cores(one)
+            left[self.world.cache.node_of(one.uid)] -= cores(one)
+        lent, pool = sum(used[one] for one in self.limits), sum(a for a, _ in self.limits.values())
+        for uid, pod in self.server.pods.items():
+            if self.world.cache.node_of(uid) is None and not gang_of(pod):
+                key, asked = pod.metadata.namespace, cores(self.world.queue.get(uid).pod)
+                within = used[key] + asked <= self.limits.get(key, (0, 99))[1]
+                within &= key not in self.limits or lent + asked <= pool
+                assert not within or max(left.values()) < asked, pod.metadata.name
+
+
+def gang_of(pod):
+    return (pod.metadata.labels or {}).get("gang", "")
+
+
 TestQuotas = Model.TestCase
 TestQuotas.settings = settings(
     max_examples=examples(40),
@@ -302,3 +469,5 @@ TestQuotas.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+TestCrowded = Crowded.TestCase
+TestCrowded.settings = settings(TestQuotas.settings, max_examples=examples(20))
