@@ -233,8 +233,7 @@ def _single(pod: PodInfo, snapshot: Snapshot, framework: Framework, row: int) ->
     def work_out() -> Details:
         return Details(scores, 1, _rejected(framework, pod, snapshot))
 
-    about = pod, snapshot.generation, framework.bundle, snapshot.nodes.count
-    return Decision(*about, snapshot.nodes.name(row), row, 1, total, work_out=work_out)
+    return _decision(pod, snapshot, framework, row, 1, total, work_out)
 
 
 def _unplaced(

@@ -32,7 +32,7 @@ from engine.cache.snapshot import Signals, Snapshot, Waiting
 from engine.objects import Namespace, Node, Pod
 from engine.pods.podinfo import PodInfo
 
-MOST_TEXTS: Final = 1 << 20
+MOST_TEXTS: Final = 1 << 17
 
 # Plain numbers: one of `Cause` costs more to combine than the change it is about.
 _POD: Final = int(Cause.POD)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import msgspec
 import pytest
@@ -182,6 +184,25 @@ async def test_new_rules_are_asked_at_once_and_rules_that_are_gone_hold_nobody(f
     if not binds:
         (waits,) = made.scheduler.waiting_pods
         assert waits.due == 120.0, "since it came, not since the edit"
+
+
+async def test_who_waits_keeps_no_rules_that_are_gone():
+    """It may wait for a day, and what is kept for rules may take 96 MiB."""
+    made = World()
+    rules = chain({"p.policy": GO})
+    before = weakref.ref(rules)
+    gc.disable()
+    try:
+        made.scheduler.use(rules, None)
+        del rules
+        await held(made)
+        assert before() is not None
+        made.scheduler.use(chain({"p.policy": GO.replace("60s", "2m")}), frozenset({"p"}))
+        await made.turn()
+        assert made.where() is SubQueue.WAITING
+        assert before() is None
+    finally:
+        gc.enable()
 
 
 async def test_a_pod_that_is_deleted_while_it_waits_gives_its_place_back():
