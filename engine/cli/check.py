@@ -163,13 +163,17 @@ def _tenant(job: _Job, namespace: str) -> Tenant:
 
 
 def expanded(paths: Iterable[Path]) -> Iterator[Path]:
-    """Files as they are, folders as their *.policy files."""
+    """Files as they are, folders as their *.policy files; of a glob not the tests beside them."""
+    paths = list(paths)
+    tests = {path for path in paths if path.suffix == TESTS and not path.is_dir()}
+    if tests and len(tests) == len(set(paths)):
+        [path, *_] = paths
+        help_ = f"run  berth test {path}"
+        raise click.ClickException(f"{path} is a test of policies, not a policy; {help_}")
     for path in paths:
         if not path.is_dir():
-            if path.suffix == TESTS:
-                help_ = f"run  berth test {path}"
-                raise click.ClickException(f"{path} is a test of policies, not a policy; {help_}")
-            yield path
+            if path not in tests:
+                yield path
             continue
         inside = sorted(one for one in path.iterdir() if one.name.endswith(ENDING))
         for one in inside:

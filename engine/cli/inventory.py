@@ -90,9 +90,9 @@ async def _ask(
     kubeconfig: str | None, url: str | None, specs: Sequence[MetricSpec]
 ) -> dict[str, Any]:
     async with await Session.connect(kubeconfig) as session:
-        found = await take(session)
+        nodes = await list_all(session, resources.nodes())
+        found = await take(session, nodes)
         if url is not None:
-            nodes = await list_all(session, resources.nodes())
             found["metrics"] = await ask_metrics(url, specs, nodes)
     return found
 
@@ -135,13 +135,12 @@ async def _asked(
     return status
 
 
-async def take(client: KubeClient) -> dict[str, Any]:
-    """Returns the inventory of a cluster.
+async def take(client: KubeClient, nodes: Sequence[Node]) -> dict[str, Any]:
+    """Returns the inventory of a cluster with these nodes.
 
     Raises:
         KubeError: the server cannot be asked.
     """
-    nodes = await list_all(client, resources.nodes())
     spaces = await list_all(client, resources.namespaces())
     there = await list_all(client, resources.pods(""))
     pods = [one for one in there if one.status.phase not in _FINISHED]

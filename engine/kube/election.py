@@ -153,6 +153,8 @@ class Elector(Handler[Lease]):
             await self._until_worth_trying()
         _LOG.info('Successfully acquired lease lease="%s" identity="%s"', self.title, self._me)
         self.leading.set()
+        for watching in self._running[1:]:
+            watching.cancel()  # it told of others; what is ours we know better than a watch
         while True:
             pause = min(self._retry_seconds, max(0.0, self._left))
             await self._wiring.reach.rest(self._wiring.sleep, pause)
@@ -181,7 +183,7 @@ class Elector(Handler[Lease]):
     # ---- as a handler of what is watched -----------------------------------------------------
 
     def on_add(self, lease: Lease) -> None:
-        """The lease is there, or changed. What is ours we know better than a watch that lags."""
+        """The lease is there, or changed."""
         if not self.leading.is_set():
             self._observe(lease.spec)
 

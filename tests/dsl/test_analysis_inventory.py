@@ -5,6 +5,8 @@ import json
 
 from dsl.analysis import read_inventory
 from engine.cli.inventory import take
+from engine.kube import resources
+from engine.kube.listing import list_all
 from engine.kube.session import Response
 
 PAGES = {
@@ -33,7 +35,11 @@ class Server:
 
 
 def test_written_and_read():
-    found = json.loads(json.dumps(asyncio.run(take(Server()))))
+    async def taken():
+        server = Server()
+        return await take(server, await list_all(server, resources.nodes()))
+
+    found = json.loads(json.dumps(asyncio.run(taken())))
     assert [one["name"] for one in found["nodes"]] == ["a", "b"]
     stock = read_inventory(found)
     assert (stock.nodes, stock.pods) == (2, 1)

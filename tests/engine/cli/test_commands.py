@@ -255,6 +255,15 @@ def test_check_of_a_test_file_names_the_command_for_it(tmp_path):
     )
 
 
+def test_a_glob_that_takes_in_the_tests_checks_the_policies(tmp_path):
+    policy, tests = tmp_path / "a.policy", tmp_path / "a.policytest"
+    policy.write_text("filter: node.label x\n")
+    tests.write_text('use a\ntest: "t"\n  given pod\n')
+    result = berth("check", str(policy), str(tests))
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "1 file" in result.stderr
+
+
 # ---- explain -------------------------------------------------------------------------------------
 
 

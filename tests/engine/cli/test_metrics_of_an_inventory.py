@@ -11,6 +11,8 @@ from time import time
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import yaml
+from aiohttp import web
 from click.testing import CliRunner
 
 from dsl.analysis import read_inventory
@@ -19,7 +21,9 @@ from dsl.diagnostics import render
 from dsl.schema import CATALOGUE
 from engine.cli import main
 from engine.cli.inventory import ask_metrics, metrics_of
+from engine.embedded import EmbeddedCluster
 from engine.objects import Node, ObjectMeta
+from tests.engine.loopback import listening
 
 COMPILER = Compiler()
 ZONE = "topology.kubernetes.io/zone"
@@ -213,3 +217,22 @@ def test_an_inventory_that_is_none(tmp_path, metrics):
 def test_policies_without_a_server_to_ask():
     result = CliRunner().invoke(main, ["inventory", "--policies", "x"])
     assert (result.exit_code, "--prometheus-url" in result.stderr) == (2, True)
+
+
+def test_each_kind_is_listed_once_for_metrics_too(url, tmp_path):
+    asked = []
+
+    async def answers(request):
+        asked.append(request.path)
+        return web.json_response({"metadata": {}, "items": [{"metadata": {"name": "n0"}}]})
+
+    async def main_():
+        async with listening(answers) as port:
+            kubeconfig = tmp_path / "kubeconfig"
+            kubeconfig.write_text(yaml.safe_dump(EmbeddedCluster(nodes=0, port=port).kubeconfig()))
+            words = ["inventory", "--kubeconfig", str(kubeconfig), "--prometheus-url", url]
+            return await asyncio.to_thread(CliRunner().invoke, main, words)
+
+    result = asyncio.run(main_())
+    assert len(json.loads(result.stdout)["metrics"]) == len(CATALOGUE)
+    assert sorted(asked) == ["/api/v1/namespaces", "/api/v1/nodes", "/api/v1/pods"]

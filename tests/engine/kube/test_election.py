@@ -29,7 +29,7 @@ class Leases:
     def __init__(self) -> None:
         self.lease = None
         self.away = self.deaf = False
-        self.forgets_to_answer = 0
+        self.forgets_to_answer = self.watches = 0
         self.asked = []
 
     async def request(self, method, path, *, body=None, **_):
@@ -45,7 +45,18 @@ class Leases:
             raise Timeout("no answer in time")
         return answer
 
+    async def stream(self, path, **_):
+        self.watches += 1
+        try:
+            yield b""
+            await asyncio.Event().wait()
+        finally:
+            self.watches -= 1
+
     def _answer(self, method, path, given):
+        if method == "GET" and path == PATH:
+            found = {"metadata": {"resourceVersion": "1"}, "items": []}
+            return Response(200, {}, json.dumps(found).encode())
         if method == "POST":
             assert path == PATH
             if self.lease is not None:
@@ -474,3 +485,20 @@ async def test_a_lease_that_is_not_json_is_no_lease(world):
     await world.advance(10)
     assert not one.elector.leading.is_set()
     assert not one.task.done()
+
+
+@in_a_world
+async def test_who_leads_does_not_watch_the_lease(world):
+    other, mine = world.replica("a"), world.replica("b")
+    await world.advance(1.0)
+    assert other.elector.leading.is_set()
+    await mine.end()
+    mine.elector.start(asyncio.get_running_loop().create_task)
+    await world.advance(1.0)
+    assert world.leases.watches == 1, "it waits for its release"
+    await other.end()
+    await other.elector.release()
+    await world.advance(6.0)
+    assert mine.elector.leading.is_set()
+    assert world.leases.watches == 0
+    await mine.elector.resign()
