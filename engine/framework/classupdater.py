@@ -32,6 +32,7 @@ from engine.framework.runner import (
     PluginError,
     PluginRunner,
     PreFiltered,
+    Said,
     Scoring,
     by_top,
     count_of,
@@ -43,6 +44,7 @@ from engine.pods.podinfo import PodInfo
 
 _FEW_ROWS: Final = 16
 _ANY: Final = int(Cause.ANY)
+_POD: Final = int(Cause.POD)
 # CPython 3.11 takes 0.15 us to look up a member of an enum.
 _ROW: Final = Scope.ROW
 _ALL: Final = Scope.ALL
@@ -62,6 +64,8 @@ class ClassUpdater:
         self._classes = classes
         self._recent: deque[GroupedChoice] = deque()
         self._ties = Ties()
+        # What was said of a class that rows alone decide about, and how its keys are arranged.
+        self._last: tuple[Said, KeyColumn] | None = None
         # Buffers to reuse: large arrays are given back to the operating system each time.
         self._floats: Scores = np.empty(0)
         self._ints: IntColumn = np.empty(0, dtype=np.int64)
@@ -95,15 +99,22 @@ class ClassUpdater:
         """Asks all plugins about the class, and about all rows unless its column is current."""
         known.fills, known.unfit = -1, None
         key = None if known.name is None else known.name.key
-        pre = self._runner.pre_filter(pod, snapshot, key)
-        versions, bad = pre.versions, None
-        try:
-            scorings = self._runner.pre_score(pod, snapshot, versions, key)
-        except PluginError as error:  # raised once scores are needed
-            scorings, bad = [], error
+        said, like = self._last or (None, None)
+        bad = versions = None
+        if key is not None and said is not None:
+            versions = self._runner.alike(pod, snapshot, key, said)
+        if said is not None and versions is not None:
+            pre, scorings = PreFiltered(said.by_row, versions=versions), said.scorings
+        else:
+            like, pre = None, self._runner.pre_filter(pod, snapshot, key)
+            versions = pre.versions
+            try:
+                scorings = self._runner.pre_score(pod, snapshot, versions, key)
+            except PluginError as error:  # raised once scores are needed
+                scorings, bad = [], error
         keys = self._classes.column(known, wide=bool(pre.wide), alone=bad is not None)
         if not self._caught_up(keys, pod, snapshot):
-            self._fill(keys, pre, scorings, pod, snapshot)
+            self._fill(keys, pre, scorings, pod, snapshot, like)
             keys.bad = keys.bad if bad is None else bad
         late = keys.late
         known.keys, known.filters = keys, pre.wide
@@ -113,6 +124,11 @@ class ClassUpdater:
         known.versions = [one for one in versions if one.name in own]
         known.grouped = self._grouped(known) if known.wide else None
         known.fills = keys.fills
+        if like is None and key is not None and _by_rows_alone(known, keys):
+            asked: list[Filtering | Scoring] = [*pre.by_row, *scorings]
+            results = {(one.name, type(one.result)): one.result for one in asked}
+            stamp = Said.stamp_of(snapshot)
+            self._last = Said(key, pre.by_row, scorings, versions, results, stamp), keys
 
     def _grouped(self, known: PodClass) -> GroupedChoice | None:
         filters = [one.result.grouped for one in known.filters]
@@ -278,35 +294,46 @@ class ClassUpdater:
         scorings: list[Scoring],
         pod: PodInfo,
         snapshot: Snapshot,
+        like: KeyColumn | None = None,
     ) -> None:
-        """Asks all plugins of scope ROW about all rows."""
+        """Asks all plugins of scope ROW about all rows, in the places that they have in `like`."""
         keys.place.forget()
         keys.fills += 1
         keys.row = keys.bad = keys.unfit = None
         self._take(keys, pre)
-        keys.by_row = [self._with_shared(one, "filter", pod, snapshot) for one in pre.by_row]
-        scorings = [
-            self._with_shared(one, "score", pod, snapshot) if _of_rows(one) else one
-            for one in scorings
-        ]
+        if like is not None:
+            keys.arrange_as(like)
+            if self._join(keys, pod, like.joint_scorers):
+                like = None
+        if like is None:
+            if self._last is not None and self._last[1] is keys:
+                self._last = None
+            self._take(keys, pre)
+            keys.by_row = [self._with_shared(one, "filter", pod, snapshot) for one in pre.by_row]
+            scorings = [
+                self._with_shared(one, "score", pod, snapshot) if _of_rows(one) else one
+                for one in scorings
+            ]
+            scorings = self._join(keys, pod, scorings)
         size = snapshot.nodes.size
         rows: Rows = slice(0, size) if keys.allowed is None else keys.allowed
-        scorings = self._join(keys, pod, scorings)
         passed, at_once = self._passed(keys, pod, snapshot, rows)
         keys.feasible = int(np.count_nonzero(passed))
-        self._place_scorers(keys, scorings, pod, snapshot, rows, passed, wide=bool(pre.wide))
+        if like is None:
+            self._place_scorers(keys, scorings, pod, snapshot, rows, passed, wide=bool(pre.wide))
         try:
             totals = self._totals(keys, pod, snapshot, rows, passed, at_once)
         except OutOfRange as fault:
             keys.bad = self._runner.out_of_range(str(fault))
             totals = np.zeros(len(passed))
         self._write(keys, snapshot, rows, passed, totals)
-        keys.shared_stamp = keys.stamp()
-        keys.causes = keys.shared_causes = 0
-        for one in keys.asked():
-            causes = int(one.result.causes)
-            keys.causes |= causes
-            keys.shared_causes |= causes if one.shared is not None else 0
+        if like is None:
+            keys.shared_stamp = keys.stamp()
+            keys.causes = keys.shared_causes = 0
+            for one in keys.asked():
+                causes = int(one.result.causes)
+                keys.causes |= causes
+                keys.shared_causes |= causes if one.shared is not None else 0
         keys.place.layout, keys.place.generation = snapshot.layout, snapshot.generation
 
     def _write(
@@ -607,6 +634,12 @@ def _keys(
 def _stands(keys: KeyColumn, came: Any, went: Any) -> bool:  # noqa: ANN401 - rows
     """Whether the scores that depend on the feasible nodes still hold."""
     return all(lookup.stands(came, went) for lookup in keys.lookups)
+
+
+def _by_rows_alone(known: PodClass, keys: KeyColumn) -> bool:
+    """Whether nothing but rows is looked at, one by one, and what is shared needs no pods."""
+    others = known.wide or keys.allowed is not None or keys.lookups or keys.bad is not None
+    return keys.joint is not None and not (others or keys.shared_causes & _POD)
 
 
 def _is_plain(scoring: Scoring) -> bool:

@@ -139,6 +139,13 @@ class KeyColumn:
         assert self.at is not None
         return self.at
 
+    def arrange_as(self, like: KeyColumn) -> None:
+        """Looks at filters and scores in the same places, those of the joint aside."""
+        self.by_row, self.scorers, self.uniform = like.by_row, like.scorers, like.uniform
+        self.base, self.causes, self.whole = like.base, like.causes, like.whole
+        self.late, self.touched = like.late, like.touched
+        self.shared_causes, self.shared_stamp = like.shared_causes, like.shared_stamp
+
     def baked(self) -> list[Scoring]:
         """All scores that are in the keys."""
         scorers = [*self.joint_scorers, *self.scorers]

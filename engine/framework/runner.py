@@ -6,11 +6,14 @@ place of the core that catches any exception: what a plugin raises becomes a Sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Generic, NamedTuple, ParamSpec, TypeVar
+from itertools import chain, compress
+from operator import ne
+from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from engine.framework.decision import FitError
@@ -91,6 +94,23 @@ class PreFiltered:
     versions: list[Dependency] = field(default_factory=list)
 
 
+class Said(NamedTuple):
+    """What plugins said of a class of pods, and of which rows; see `PluginRunner.alike`."""
+
+    key: Key
+    by_row: list[Filtering]
+    scorings: list[Scoring]
+    versions: list[Dependency]
+    results: Mapping[tuple[str, type], PreResult]
+    """By plugin."""
+    stamp: tuple[int, int]
+
+    @staticmethod
+    def stamp_of(snapshot: Snapshot) -> tuple[int, int]:
+        """Equal while masks and raw scores are that do not depend on pods."""
+        return snapshot.layout, snapshot.nodes_generation
+
+
 class _PartMemo(Generic[_T]):
     """One plugin's filters or scores by its part of a class key, whatever the cluster is like."""
 
@@ -135,6 +155,11 @@ class PluginRunner:
         self._filters = [(*one, _PartMemo(places.get(one[0], -1))) for one in pre_filters]
         self._scorers: list[tuple[str, Points, float, _PartMemo[Scoring]]]
         self._scorers = [(*one, _PartMemo(places.get(one[0], -1))) for one in scorers]
+        asks: list[tuple[str, Callable[[PodInfo, Snapshot], PreResult] | None]]
+        asks = [(name, points.pre_filter) for name, points in pre_filters]
+        asks += [(name, points.pre_score) for name, points, _ in scorers]
+        self._asks = [[(n, ask) for n, ask in asks if n == name and ask] for name, _ in keyed]
+        """What is asked because of each part of a key."""
 
     def guard(
         self, plugin: str, point: str, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
@@ -264,6 +289,36 @@ class PluginRunner:
             memo.keep(key, result, scoring)
         return found
 
+    def alike(
+        self, pod: PodInfo, snapshot: Snapshot, key: Key, said: Said
+    ) -> list[Dependency] | None:
+        """What the answers about a pod depend on, if they are those that were `said`; else None.
+
+        Only plugins whose part of the key is another are called.
+        """
+        versions = said.versions
+        if said.stamp != Said.stamp_of(snapshot):
+            return None
+        try:
+            for _, version, value in versions:
+                if version(snapshot) != value:
+                    return None
+            changed = compress(self._asks, map(ne, key, said.key))
+            for name, ask in chain.from_iterable(changed):
+                now = ask(pod, snapshot)
+                before = said.results.get((name, type(now)))
+                if now is before:
+                    continue
+                if before is None or now.shared is None or _meant(now) != _meant(before):
+                    return None
+                if now.version is not before.version:
+                    versions = [each for each in versions if each.version is not before.version]
+                    if now.version is not None:
+                        versions.append(Dependency(name, now.version, now.version(snapshot)))
+        except Exception:  # noqa: BLE001 - asking all plugins names the one that raised
+            return None
+        return versions
+
     def keep_version(
         self, versions: list[Dependency], name: str, version: Version, snapshot: Snapshot
     ) -> None:
@@ -328,6 +383,12 @@ class PluginRunner:
 
 _ROWS: Final = PreFilterResult()
 _ANY_ROWS: Final = PreScoreResult()
+
+
+def _meant(result: PreResult) -> tuple[Any, ...]:
+    """All of a result that has `shared` but its state and version."""
+    status, _, scope, causes, _, *more = astuple(result)
+    return status, scope, causes, more
 
 
 def by_top(how: Normalization, raw: Scores, top: float) -> Scores:
