@@ -64,8 +64,8 @@ class ClassUpdater:
         self._classes = classes
         self._recent: deque[GroupedChoice] = deque()
         self._ties = Ties()
-        # What was said of a class that rows alone decide about, and how its keys are arranged.
-        self._last: tuple[Said, KeyColumn] | None = None
+        # What was said of the last class that rows alone decide about, and its keys.
+        self._last: tuple[Said | None, KeyColumn | None] = None, None
         # Buffers to reuse: large arrays are given back to the operating system each time.
         self._floats: Scores = np.empty(0)
         self._ints: IntColumn = np.empty(0, dtype=np.int64)
@@ -99,17 +99,14 @@ class ClassUpdater:
         """Asks all plugins about the class, and about all rows unless its column is current."""
         known.fills, known.unfit = -1, None
         key = None if known.name is None else known.name.key
-        said, like = self._last or (None, None)
-        bad = versions = None
-        if key is not None and said is not None:
-            versions = self._runner.alike(pod, snapshot, key, said)
-        if said is not None and versions is not None:
-            pre, scorings = PreFiltered(said.by_row, versions=versions), said.scorings
+        said, like = self._last
+        alike, bad = self._runner.alike(pod, snapshot, key, said), None
+        if alike is not None:
+            pre, scorings = alike
         else:
             like, pre = None, self._runner.pre_filter(pod, snapshot, key)
-            versions = pre.versions
             try:
-                scorings = self._runner.pre_score(pod, snapshot, versions, key)
+                scorings = self._runner.pre_score(pod, snapshot, pre.versions, key)
             except PluginError as error:  # raised once scores are needed
                 scorings, bad = [], error
         keys = self._classes.column(known, wide=bool(pre.wide), alone=bad is not None)
@@ -121,14 +118,16 @@ class ClassUpdater:
         known.scorers = [one for one in scorings if one.result.scope is _ALL or one.name in late]
         known.wide = bool(known.filters or known.scorers)
         own = self._runner.wide_keys
-        known.versions = [one for one in versions if one.name in own]
+        known.versions = [one for one in pre.versions if one.name in own]
         known.grouped = self._grouped(known) if known.wide else None
         known.fills = keys.fills
-        if like is None and key is not None and _by_rows_alone(known, keys):
+        if like or key is None or known.wide or keys.joint is None or keys.lookups or keys.bad:
+            return
+        if keys.allowed is None and not keys.shared_causes & _POD:
             asked: list[Filtering | Scoring] = [*pre.by_row, *scorings]
             results = {(one.name, type(one.result)): one.result for one in asked}
-            stamp = Said.stamp_of(snapshot)
-            self._last = Said(key, pre.by_row, scorings, versions, results, stamp), keys
+            at = snapshot.layout, snapshot.nodes_generation
+            self._last = Said(key, pre, scorings, results, at), keys
 
     def _grouped(self, known: PodClass) -> GroupedChoice | None:
         filters = [one.result.grouped for one in known.filters]
@@ -300,15 +299,16 @@ class ClassUpdater:
         keys.place.forget()
         keys.fills += 1
         keys.row = keys.bad = keys.unfit = None
-        self._take(keys, pre)
+        own = self._runner.wide_keys
+        keys.versions = [one for one in pre.versions if one.name not in own]
+        keys.allowed = None if pre.allowed is None else np.flatnonzero(pre.allowed)
         if like is not None:
             keys.arrange_as(like)
             if self._join(keys, pod, like.joint_scorers):
                 like = None
         if like is None:
-            if self._last is not None and self._last[1] is keys:
-                self._last = None
-            self._take(keys, pre)
+            if self._last[1] is keys:
+                self._last = None, None
             keys.by_row = [self._with_shared(one, "filter", pod, snapshot) for one in pre.by_row]
             scorings = [
                 self._with_shared(one, "score", pod, snapshot) if _of_rows(one) else one
@@ -362,14 +362,6 @@ class ClassUpdater:
             keys.column[:] = NOWHERE
             keys.column[rows] = fresh
 
-    def _take(self, keys: KeyColumn, pre: PreFiltered) -> None:
-        """Takes over what PreFilter said, as far as it concerns rows."""
-        keys.allowed = None if pre.allowed is None else np.flatnonzero(pre.allowed)
-        keys.scorers, keys.lookups, keys.uniform = [], [], []
-        keys.joint, keys.joint_scorers = None, []
-        own = self._runner.wide_keys
-        keys.versions = [one for one in pre.versions if one.name not in own]
-
     def _with_shared(self, of: _Asked, point: str, pod: PodInfo, snapshot: Snapshot) -> _Asked:
         """The same with its mask or raw scores, if classes share them."""
         result = of.result
@@ -382,6 +374,7 @@ class ClassUpdater:
     def _join(self, keys: KeyColumn, pod: PodInfo, scorings: list[Scoring]) -> list[Scoring]:
         """Finds a joint of one of the filters and some of the scores; returns the other scores."""
         keys.filters = by_row = keys.by_row
+        keys.joint, keys.joint_scorers = None, []
         for filtering in by_row:
             join = filtering.points.joint
             if join is None or filtering.shared is not None:
@@ -431,6 +424,7 @@ class ClassUpdater:
 
         So are all that depend on the set of feasible nodes, if a wide filter decides about that.
         """
+        keys.scorers, keys.lookups, keys.uniform = [], [], []
         keys.base, keys.touched, keys.whole = 0.0, 0, True
         keys.late = frozenset()
         feasible = passed
@@ -634,12 +628,6 @@ def _keys(
 def _stands(keys: KeyColumn, came: Any, went: Any) -> bool:  # noqa: ANN401 - rows
     """Whether the scores that depend on the feasible nodes still hold."""
     return all(lookup.stands(came, went) for lookup in keys.lookups)
-
-
-def _by_rows_alone(known: PodClass, keys: KeyColumn) -> bool:
-    """Whether nothing but rows is looked at, one by one, and what is shared needs no pods."""
-    others = known.wide or keys.allowed is not None or keys.lookups or keys.bad is not None
-    return keys.joint is not None and not (others or keys.shared_causes & _POD)
 
 
 def _is_plain(scoring: Scoring) -> bool:

@@ -13,7 +13,7 @@ from operator import ne
 from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 from numpy.typing import NDArray
 
 from engine.framework.decision import FitError
@@ -95,20 +95,15 @@ class PreFiltered:
 
 
 class Said(NamedTuple):
-    """What plugins said of a class of pods, and of which rows; see `PluginRunner.alike`."""
+    """What plugins said of a class of pods; see `PluginRunner.alike`."""
 
     key: Key
-    by_row: list[Filtering]
+    pre: PreFiltered
     scorings: list[Scoring]
-    versions: list[Dependency]
     results: Mapping[tuple[str, type], PreResult]
     """By plugin."""
-    stamp: tuple[int, int]
-
-    @staticmethod
-    def stamp_of(snapshot: Snapshot) -> tuple[int, int]:
-        """Equal while masks and raw scores are that do not depend on pods."""
-        return snapshot.layout, snapshot.nodes_generation
+    at: tuple[int, int]
+    """The layout, and the last change of more than pods."""
 
 
 class _PartMemo(Generic[_T]):
@@ -155,11 +150,8 @@ class PluginRunner:
         self._filters = [(*one, _PartMemo(places.get(one[0], -1))) for one in pre_filters]
         self._scorers: list[tuple[str, Points, float, _PartMemo[Scoring]]]
         self._scorers = [(*one, _PartMemo(places.get(one[0], -1))) for one in scorers]
-        asks: list[tuple[str, Callable[[PodInfo, Snapshot], PreResult] | None]]
-        asks = [(name, points.pre_filter) for name, points in pre_filters]
-        asks += [(name, points.pre_score) for name, points, _ in scorers]
-        self._asks = [[(n, ask) for n, ask in asks if n == name and ask] for name, _ in keyed]
-        """What is asked because of each part of a key."""
+        each = [(name, (points.pre_filter, points.pre_score)) for name, points in keyed]
+        self._asks = [[(name, ask) for ask in asks if ask] for name, asks in each]
 
     def guard(
         self, plugin: str, point: str, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
@@ -290,34 +282,31 @@ class PluginRunner:
         return found
 
     def alike(
-        self, pod: PodInfo, snapshot: Snapshot, key: Key, said: Said
-    ) -> list[Dependency] | None:
-        """What the answers about a pod depend on, if they are those that were `said`; else None.
+        self, pod: PodInfo, snapshot: Snapshot, key: Key | None, said: Said | None
+    ) -> tuple[PreFiltered, list[Scoring]] | None:
+        """What plugins say of a pod, if that is what they `said` and of the same nodes; else None.
 
         Only plugins whose part of the key is another are called.
         """
-        versions = said.versions
-        if said.stamp != Said.stamp_of(snapshot):
+        if said is None or key is None or said.at != (snapshot.layout, snapshot.nodes_generation):
             return None
+        versions = said.pre.versions
         try:
-            for _, version, value in versions:
-                if version(snapshot) != value:
-                    return None
+            if [one.version(snapshot) for one in versions] != [one.value for one in versions]:
+                return None
             changed = compress(self._asks, map(ne, key, said.key))
             for name, ask in chain.from_iterable(changed):
                 now = ask(pod, snapshot)
                 before = said.results.get((name, type(now)))
-                if now is before:
-                    continue
-                if before is None or now.shared is None or _meant(now) != _meant(before):
-                    return None
-                if now.version is not before.version:
-                    versions = [each for each in versions if each.version is not before.version]
+                if now is not before:
+                    if before is None or now.shared is None or _meant(now) != _meant(before):
+                        return None
+                    versions = [one for one in versions if one.version is not before.version]
                     if now.version is not None:
                         versions.append(Dependency(name, now.version, now.version(snapshot)))
         except Exception:  # noqa: BLE001 - asking all plugins names the one that raised
             return None
-        return versions
+        return PreFiltered(said.pre.by_row, versions=versions), said.scorings
 
     def keep_version(
         self, versions: list[Dependency], name: str, version: Version, snapshot: Snapshot
@@ -386,9 +375,8 @@ _ANY_ROWS: Final = PreScoreResult()
 
 
 def _meant(result: PreResult) -> tuple[Any, ...]:
-    """All of a result that has `shared` but its state and version."""
-    status, _, scope, causes, _, *more = astuple(result)
-    return status, scope, causes, more
+    """All of a result with `shared` that counts."""
+    return astuple(replace(result, state=None, version=None))
 
 
 def by_top(how: Normalization, raw: Scores, top: float) -> Scores:

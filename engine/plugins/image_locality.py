@@ -19,8 +19,6 @@ NAME: Final = "ImageLocality"
 _MIB: Final = 1 << 20
 _LEAST: Final = 23 * _MIB
 _MOST_EACH: Final = 1000 * _MIB
-NOWHERE: Final = 0
-"""The version of scores by images that no node has; they are equal for all of these."""
 _Key = tuple[tuple[tuple[str, int], ...], int]
 """Full names of images with how often each stands in the pod, and how many there are in all."""
 
@@ -59,10 +57,10 @@ def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
         """The version of scores: that of the images and the number of nodes."""
         find = seen.nodes.images.find
         there = [image.version for image in map(find, names) if image is not None]
-        return (seen.nodes.count, *there) if there else NOWHERE
+        return (seen.nodes.count, *there) if there else 0
 
     now = version(snapshot)
-    shared = (key, now) if now != NOWHERE else NOWHERE
+    shared = (key, now) if now != 0 else 0  # images that are nowhere
     return PreScoreResult(causes=Cause(0), shared=shared, version=version)
 
 
