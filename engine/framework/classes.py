@@ -176,17 +176,14 @@ class Classes:
         found = self._names.get(key)
         if found is None:
             passing = Transient in map(type, key)
-            found = self._names[key] = ClassName(key, self._by_row_of(key), passing)
+            parts = tuple([key[number] for number in self._by_row])
+            by_row = self._rows.get(parts)
+            if by_row is None:
+                said = tuple([part for part in parts if part is not SILENT])
+                by_row = self._rows[parts] = ByRow(turn_of(self._seed, said))
+            found = self._names[key] = ClassName(key, by_row, passing)
         if self._keep_names:
             pod.keys[_KEPT] = _Kept(found, stamp)
-        return found
-
-    def _by_row_of(self, key: tuple[Hashable, ...]) -> ByRow:
-        parts = tuple([key[number] for number in self._by_row])
-        found = self._rows.get(parts)
-        if found is None:
-            said = tuple([part for part in parts if part is not SILENT])
-            found = self._rows[parts] = ByRow(turn_of(self._seed, said))
         return found
 
     def _stamp(self, snapshot: Snapshot) -> tuple[Hashable, ...]:

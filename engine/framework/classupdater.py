@@ -32,6 +32,7 @@ from engine.framework.runner import (
     PluginError,
     PluginRunner,
     PreFiltered,
+    Said,
     Scoring,
     by_top,
     count_of,
@@ -43,6 +44,7 @@ from engine.pods.podinfo import PodInfo
 
 _FEW_ROWS: Final = 16
 _ANY: Final = int(Cause.ANY)
+_POD: Final = int(Cause.POD)
 # CPython 3.11 takes 0.15 us to look up a member of an enum.
 _ROW: Final = Scope.ROW
 _ALL: Final = Scope.ALL
@@ -62,6 +64,8 @@ class ClassUpdater:
         self._classes = classes
         self._recent: deque[GroupedChoice] = deque()
         self._ties = Ties()
+        # What was said of the last class that rows alone decide about, and its keys.
+        self._last: tuple[Said | None, KeyColumn | None] = None, None
         # Buffers to reuse: large arrays are given back to the operating system each time.
         self._floats: Scores = np.empty(0)
         self._ints: IntColumn = np.empty(0, dtype=np.int64)
@@ -95,24 +99,35 @@ class ClassUpdater:
         """Asks all plugins about the class, and about all rows unless its column is current."""
         known.fills, known.unfit = -1, None
         key = None if known.name is None else known.name.key
-        pre = self._runner.pre_filter(pod, snapshot, key)
-        versions, bad = pre.versions, None
-        try:
-            scorings = self._runner.pre_score(pod, snapshot, versions, key)
-        except PluginError as error:  # raised once scores are needed
-            scorings, bad = [], error
+        said, like = self._last
+        alike, bad = self._runner.alike(pod, snapshot, key, said), None
+        if alike is not None:
+            pre, scorings = alike
+        else:
+            like, pre = None, self._runner.pre_filter(pod, snapshot, key)
+            try:
+                scorings = self._runner.pre_score(pod, snapshot, pre.versions, key)
+            except PluginError as error:  # raised once scores are needed
+                scorings, bad = [], error
         keys = self._classes.column(known, wide=bool(pre.wide), alone=bad is not None)
         if not self._caught_up(keys, pod, snapshot):
-            self._fill(keys, pre, scorings, pod, snapshot)
+            self._fill(keys, pre, scorings, pod, snapshot, like)
             keys.bad = keys.bad if bad is None else bad
         late = keys.late
         known.keys, known.filters = keys, pre.wide
         known.scorers = [one for one in scorings if one.result.scope is _ALL or one.name in late]
         known.wide = bool(known.filters or known.scorers)
         own = self._runner.wide_keys
-        known.versions = [one for one in versions if one.name in own]
+        known.versions = [one for one in pre.versions if one.name in own]
         known.grouped = self._grouped(known) if known.wide else None
         known.fills = keys.fills
+        if like or key is None or known.wide or keys.joint is None or keys.lookups or keys.bad:
+            return
+        if keys.allowed is None and not keys.shared_causes & _POD:
+            asked: list[Filtering | Scoring] = [*pre.by_row, *scorings]
+            results = {(one.name, type(one.result)): one.result for one in asked}
+            at = snapshot.layout, snapshot.nodes_generation
+            self._last = Said(key, pre, scorings, results, at), keys
 
     def _grouped(self, known: PodClass) -> GroupedChoice | None:
         filters = [one.result.grouped for one in known.filters]
@@ -278,35 +293,47 @@ class ClassUpdater:
         scorings: list[Scoring],
         pod: PodInfo,
         snapshot: Snapshot,
+        like: KeyColumn | None = None,
     ) -> None:
-        """Asks all plugins of scope ROW about all rows."""
+        """Asks all plugins of scope ROW about all rows, in the places that they have in `like`."""
         keys.place.forget()
         keys.fills += 1
         keys.row = keys.bad = keys.unfit = None
-        self._take(keys, pre)
-        keys.by_row = [self._with_shared(one, "filter", pod, snapshot) for one in pre.by_row]
-        scorings = [
-            self._with_shared(one, "score", pod, snapshot) if _of_rows(one) else one
-            for one in scorings
-        ]
+        own = self._runner.wide_keys
+        keys.versions = [one for one in pre.versions if one.name not in own]
+        keys.allowed = None if pre.allowed is None else np.flatnonzero(pre.allowed)
+        if like is not None:
+            keys.arrange_as(like)
+            if self._join(keys, pod, like.joint_scorers):
+                like = None
+        if like is None:
+            if self._last[1] is keys:
+                self._last = None, None
+            keys.by_row = [self._with_shared(one, "filter", pod, snapshot) for one in pre.by_row]
+            scorings = [
+                self._with_shared(one, "score", pod, snapshot) if _of_rows(one) else one
+                for one in scorings
+            ]
+            scorings = self._join(keys, pod, scorings)
         size = snapshot.nodes.size
         rows: Rows = slice(0, size) if keys.allowed is None else keys.allowed
-        scorings = self._join(keys, pod, scorings)
         passed, at_once = self._passed(keys, pod, snapshot, rows)
         keys.feasible = int(np.count_nonzero(passed))
-        self._place_scorers(keys, scorings, pod, snapshot, rows, passed, wide=bool(pre.wide))
+        if like is None:
+            self._place_scorers(keys, scorings, pod, snapshot, rows, passed, wide=bool(pre.wide))
         try:
             totals = self._totals(keys, pod, snapshot, rows, passed, at_once)
         except OutOfRange as fault:
             keys.bad = self._runner.out_of_range(str(fault))
             totals = np.zeros(len(passed))
         self._write(keys, snapshot, rows, passed, totals)
-        keys.shared_stamp = keys.stamp()
-        keys.causes = keys.shared_causes = 0
-        for one in keys.asked():
-            causes = int(one.result.causes)
-            keys.causes |= causes
-            keys.shared_causes |= causes if one.shared is not None else 0
+        if like is None:
+            keys.shared_stamp = keys.stamp()
+            keys.causes = keys.shared_causes = 0
+            for one in keys.asked():
+                causes = int(one.result.causes)
+                keys.causes |= causes
+                keys.shared_causes |= causes if one.shared is not None else 0
         keys.place.layout, keys.place.generation = snapshot.layout, snapshot.generation
 
     def _write(
@@ -335,14 +362,6 @@ class ClassUpdater:
             keys.column[:] = NOWHERE
             keys.column[rows] = fresh
 
-    def _take(self, keys: KeyColumn, pre: PreFiltered) -> None:
-        """Takes over what PreFilter said, as far as it concerns rows."""
-        keys.allowed = None if pre.allowed is None else np.flatnonzero(pre.allowed)
-        keys.scorers, keys.lookups, keys.uniform = [], [], []
-        keys.joint, keys.joint_scorers = None, []
-        own = self._runner.wide_keys
-        keys.versions = [one for one in pre.versions if one.name not in own]
-
     def _with_shared(self, of: _Asked, point: str, pod: PodInfo, snapshot: Snapshot) -> _Asked:
         """The same with its mask or raw scores, if classes share them."""
         result = of.result
@@ -355,6 +374,7 @@ class ClassUpdater:
     def _join(self, keys: KeyColumn, pod: PodInfo, scorings: list[Scoring]) -> list[Scoring]:
         """Finds a joint of one of the filters and some of the scores; returns the other scores."""
         keys.filters = by_row = keys.by_row
+        keys.joint, keys.joint_scorers = None, []
         for filtering in by_row:
             join = filtering.points.joint
             if join is None or filtering.shared is not None:
@@ -404,6 +424,7 @@ class ClassUpdater:
 
         So are all that depend on the set of feasible nodes, if a wide filter decides about that.
         """
+        keys.scorers, keys.lookups, keys.uniform = [], [], []
         keys.base, keys.touched, keys.whole = 0.0, 0, True
         keys.late = frozenset()
         feasible = passed

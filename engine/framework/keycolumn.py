@@ -139,14 +139,17 @@ class KeyColumn:
         assert self.at is not None
         return self.at
 
-    def baked(self) -> list[Scoring]:
-        """All scores that are in the keys."""
-        scorers = [*self.joint_scorers, *self.scorers]
-        return [*scorers, *self.uniform, *(lookup.scoring for lookup in self.lookups)]
+    def arrange_as(self, like: KeyColumn) -> None:
+        """Looks at filters and scores in the same places, those of the joint aside."""
+        self.by_row, self.scorers, self.uniform = like.by_row, like.scorers, like.uniform
+        self.base, self.causes, self.whole = like.base, like.causes, like.whole
+        self.late, self.touched, self.lookups = like.late, like.touched, []
+        self.shared_causes, self.shared_stamp = like.shared_causes, like.shared_stamp
 
     def asked(self) -> list[Filtering | Scoring]:
         """All filters and scores that are in the keys."""
-        return [*self.by_row, *self.baked()]
+        lookups = [lookup.scoring for lookup in self.lookups]
+        return [*self.by_row, *self.joint_scorers, *self.scorers, *self.uniform, *lookups]
 
     def stamp(self) -> int:
         """Changes when all keys have to be made anew because of what classes share."""

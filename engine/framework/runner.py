@@ -6,11 +6,14 @@ place of the core that catches any exception: what a plugin raises becomes a Sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Generic, NamedTuple, ParamSpec, TypeVar
+from itertools import chain, compress
+from operator import ne
+from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
+from msgspec.structs import astuple, replace
 from numpy.typing import NDArray
 
 from engine.framework.decision import FitError
@@ -91,6 +94,18 @@ class PreFiltered:
     versions: list[Dependency] = field(default_factory=list)
 
 
+class Said(NamedTuple):
+    """What plugins said of a class of pods; see `PluginRunner.alike`."""
+
+    key: Key
+    pre: PreFiltered
+    scorings: list[Scoring]
+    results: Mapping[tuple[str, type], PreResult]
+    """By plugin."""
+    at: tuple[int, int]
+    """The layout, and the last change of more than pods."""
+
+
 class _PartMemo(Generic[_T]):
     """One plugin's filters or scores by its part of a class key, whatever the cluster is like."""
 
@@ -135,6 +150,8 @@ class PluginRunner:
         self._filters = [(*one, _PartMemo(places.get(one[0], -1))) for one in pre_filters]
         self._scorers: list[tuple[str, Points, float, _PartMemo[Scoring]]]
         self._scorers = [(*one, _PartMemo(places.get(one[0], -1))) for one in scorers]
+        each = [(name, (points.pre_filter, points.pre_score)) for name, points in keyed]
+        self._asks = [[(name, ask) for ask in asks if ask] for name, asks in each]
 
     def guard(
         self, plugin: str, point: str, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
@@ -264,6 +281,33 @@ class PluginRunner:
             memo.keep(key, result, scoring)
         return found
 
+    def alike(
+        self, pod: PodInfo, snapshot: Snapshot, key: Key | None, said: Said | None
+    ) -> tuple[PreFiltered, list[Scoring]] | None:
+        """What plugins say of a pod, if that is what they `said` and of the same nodes; else None.
+
+        Only plugins whose part of the key is another are called.
+        """
+        if said is None or key is None or said.at != (snapshot.layout, snapshot.nodes_generation):
+            return None
+        versions = said.pre.versions
+        try:
+            if [one.version(snapshot) for one in versions] != [one.value for one in versions]:
+                return None
+            changed = compress(self._asks, map(ne, key, said.key))
+            for name, ask in chain.from_iterable(changed):
+                now = ask(pod, snapshot)
+                before = said.results.get((name, type(now)))
+                if now is not before:
+                    if before is None or now.shared is None or _meant(now) != _meant(before):
+                        return None
+                    versions = [one for one in versions if one.version is not before.version]
+                    if now.version is not None:
+                        versions.append(Dependency(name, now.version, now.version(snapshot)))
+        except Exception:  # noqa: BLE001 - asking all plugins names the one that raised
+            return None
+        return PreFiltered(said.pre.by_row, versions=versions), said.scorings
+
     def keep_version(
         self, versions: list[Dependency], name: str, version: Version, snapshot: Snapshot
     ) -> None:
@@ -328,6 +372,11 @@ class PluginRunner:
 
 _ROWS: Final = PreFilterResult()
 _ANY_ROWS: Final = PreScoreResult()
+
+
+def _meant(result: PreResult) -> tuple[Any, ...]:
+    """All of a result with `shared` that counts."""
+    return astuple(replace(result, state=None, version=None))
 
 
 def by_top(how: Normalization, raw: Scores, top: float) -> Scores:

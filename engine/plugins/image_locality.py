@@ -59,7 +59,9 @@ def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
         there = [image.version for image in map(find, names) if image is not None]
         return (seen.nodes.count, *there) if there else 0
 
-    return PreScoreResult(causes=Cause(0), shared=(key, version(snapshot)), version=version)
+    now = version(snapshot)
+    shared = (key, now) if now != 0 else 0  # images that are nowhere
+    return PreScoreResult(causes=Cause(0), shared=shared, version=version)
 
 
 def _score(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:

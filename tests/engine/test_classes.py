@@ -30,9 +30,9 @@ from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Cause
 from engine.framework.status import Status, unschedulable
-from engine.objects import Namespace, ObjectMeta
+from engine.objects import ContainerImage, Namespace, ObjectMeta
 from engine.plugins.registry import make_plugin
-from tests.builders import Cache, default_plugins, make_node, make_pod
+from tests.builders import Cache, changed, default_plugins, make_node, make_pod
 from tests.effort import examples
 from tests.engine.policy.builders import chain
 
@@ -221,6 +221,86 @@ def test_every_step_equals_a_full_pass(zoo, happenings):
             cache.assume(pod, found[0])
 
 
+class Same:
+    """Says the same of every pod, and reads the pod when it is asked about rows."""
+
+    name = "Same"
+
+    def __init__(self):
+        self.asked = []
+        self.filters, self.scores = PreFilterResult(causes=Cause.POD), PreScoreResult()
+
+    def points(self):
+        return Points(
+            class_key=lambda pod, snapshot: pod.priority,
+            pre_filter=lambda pod, snapshot: self.asked.append(pod.name) or self.filters,
+            filter=self.filter,
+            pre_score=lambda pod, snapshot: self.scores,
+            score=lambda state, pod, snapshot, rows: self.column(pod, snapshot)[rows],
+        )
+
+    def filter(self, state, pod, snapshot, rows):
+        passed = snapshot.nodes.pod_count[rows] != 2 + pod.priority
+        return Verdicts.uniform(passed, unschedulable(self.name))
+
+    def column(self, pod, snapshot):
+        return np.minimum(snapshot.nodes.pod_count * (7.0 + pod.priority), 100.0)
+
+
+def of_image(image, name, tolerates=False, **how):
+    """With an image, and one toleration or none."""
+    spec = {"containers": [{"name": "c", "image": f"i{image}", **requests(how.pop("cpu", "1"))}]}
+    spec["tolerations"] = [{"key": "k", "operator": "Exists"}] if tolerates else []
+    return make_pod(name, spec=spec, **how)
+
+
+def requests(cpu):
+    return {"resources": {"requests": {"cpu": cpu}}}
+
+
+def with_images(index, images, taint):
+    """A node with images, and with a taint or none."""
+    node = make_node(f"n{index}", cpu="40", taints=[{"key": "k", "effect": taint}] if taint else [])
+    listed = [ContainerImage(names=[f"i{one}:latest"], size_bytes=300 << 20) for one in images]
+    return changed(node, status={"images": listed})
+
+
+streams = st.lists(
+    st.one_of(
+        *[st.tuples(*[st.integers(0, 3)] * 3, st.booleans())] * 5,
+        st.builds(
+            with_images,
+            st.integers(0, 12),
+            st.sets(st.integers(0, 2)),
+            st.sampled_from([None, None, "NoSchedule", "PreferNoSchedule"]),
+        ),
+    ),
+    min_size=8,
+    max_size=30,
+)
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(st.booleans(), streams)
+def test_classes_of_which_plugins_say_the_same_equal_a_full_pass(also, stream):
+    plugins = default_plugins() + ((Weighted(Same(), 2.0),) if also else ())
+    profile = Profile("berth", plugins)
+    kept, cache = Framework(profile), Cache()
+    happen(cache, ("nodes", 10), 0)
+    for number, event in enumerate(stream):
+        if not isinstance(event, tuple):
+            cache.add_node(event)
+            continue
+        priority, cpu, image, tolerates = event
+        name, cpu = f"p{number}", f"{1 + cpu}.{number}"
+        pod = of_image(image, name, tolerates=tolerates, cpu=cpu, priority=priority)
+        snapshot = cache.snapshot(0.0)
+        found = told(decide(pod, snapshot, kept))
+        assert found == told(decide(pod, snapshot, Framework(profile, memo_bytes=0)))
+        if found[0] is not None:
+            cache.assume(pod, found[0])
+
+
 SCRIPT = """
 import sys
 from tests.engine.test_classes import chosen
@@ -274,18 +354,39 @@ def known_class(nodes):
     return cache, framework, pod
 
 
+def called(act):
+    """The names of the functions that it calls."""
+    calls = []
+    sys.setprofile(lambda frame, event, _: calls.append(frame) if event == "call" else None)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+    return [call.f_code.co_qualname for call in calls[1:]]
+
+
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="other versions count calls otherwise")
 def test_a_known_class_with_one_changed_row_takes_few_calls():
     cache, framework, pod = known_class(100)
-    snapshot, calls = cache.snapshot(0.0), []
-    sys.setprofile(lambda frame, event, _: calls.append(frame) if event == "call" else None)
-    try:
-        decision = decide(pod, snapshot, framework)
-    finally:
-        sys.setprofile(None)
-    assert decision.node is not None
-    names = [call.f_code.co_qualname for call in calls]
+    snapshot, found = cache.snapshot(0.0), []
+    names = called(lambda: found.append(decide(pod, snapshot, framework)))
+    assert found[0].node is not None
     assert len(names) <= 24, names
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="other versions count calls otherwise")
+def test_a_new_class_asks_those_alone_that_may_say_something_else():
+    cache, same = known_class(100)[0], Same()
+    framework = Framework(Profile("berth", (*default_plugins(), Weighted(same, 1.0))))
+    calls = []
+    for number in range(4):
+        pod = of_image(number, f"p{number}", cpu=f"{100 + number}m")
+        snapshot = cache.snapshot(0.0)
+        framework.pre_enqueue(pod, snapshot)
+        same.asked.clear()
+        calls.append(called(lambda pod=pod, at=snapshot: decide(pod, at, framework)))
+        assert bool(same.asked) is (number == 0)
+    assert max(map(len, calls[1:])) <= 130
 
 
 def test_a_class_is_named_anew_by_those_alone_whose_versions_moved():
