@@ -101,6 +101,14 @@ def _named(effect: Effect) -> str:
             assert_never(effect)
 
 
+def _refusal(plugin: str, point: str, status: Status) -> Status:
+    """The answer with the plugin's name, in its words, too, if it is no rejection.
+
+    Source: kubernetes framework/runtime/framework.go, runReservePluginReserve and the like.
+    """
+    return status.by(plugin) if status.rejected else PluginError(plugin, point, status).status
+
+
 class Point(Enum):
     """When plugins of the acting tier were asked."""
 
@@ -171,7 +179,7 @@ class Actors:
             for name, reserve in self._reserve:
                 answer = self._guard(name, "Reserve", reserve, pod, snapshot, row)
                 if not answer.status.ok:
-                    return Clearance(answer.status.by(name))
+                    return Clearance(_refusal(name, "Reserve", answer.status))
                 reserved.extend(answer.effects)
                 pre_bind.extend(answer.pre_bind)
         except PluginError as fault:
@@ -203,7 +211,7 @@ class Actors:
                 if said.status.code is Code.WAIT:
                     held[name] = said
                 elif not said.status.ok:
-                    return Clearance(said.status.by(name), others=tuple(others))
+                    return Clearance(_refusal(name, "Permit", said.status), others=tuple(others))
         except PluginError as fault:
             return Clearance(fault.status)
         return Clearance(held=held, others=tuple(others))
@@ -226,7 +234,7 @@ class Actors:
         for name, pre_bind in self._pre_bind:
             bound = guard(name, "PreBind", pre_bind, pod, snapshot, row, decision)
             if not bound.status.ok:
-                return Acts(bound.status.by(name))
+                return Acts(_refusal(name, "PreBind", bound.status))
             annotations.update(bound.annotations)
             labels.update(bound.labels)
             effects.extend(bound.effects)
