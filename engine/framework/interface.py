@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.decision import Decision, PostFilterResult, Rejections
-from engine.framework.effects import Effect, Emit, Patch
+from engine.framework.effects import AtOnce, Effect, Emit, Patch
 from engine.framework.events import ClusterEvent, ClusterEventWithHint
 from engine.framework.gang import Membership
 from engine.framework.snapshot import BoolColumn, Cause, IntColumn, PodColumns, Rows, Snapshot
@@ -321,7 +321,7 @@ class ReserveResult:
     """
 
     status: Status = Status.SUCCESS
-    effects: tuple[Effect, ...] = ()
+    effects: tuple[AtOnce, ...] = ()
     pre_bind: tuple[Effect, ...] = ()
 
 

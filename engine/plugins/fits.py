@@ -117,7 +117,7 @@ def _instance(hint: type, kind: Any, value: object) -> object:  # noqa: ANN401 -
 
 
 def _number(value: Any, *, nan: bool) -> object:  # noqa: ANN401 - see `Fit`
-    if not isinstance(value, Real) or type(value) is bool:
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise Misfit(f"{type(value).__name__} instead of float")
     try:
         number = float(value)

@@ -15,13 +15,16 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
+from engine.framework.decision import PostFilterResult
 from engine.framework.gang import Membership
 from engine.framework.interface import (
     Plugin,
     Points,
     PreFilterResult,
+    PreScoreResult,
     Room,
     Scores,
     StatusGroups,
@@ -59,10 +62,13 @@ class Loaded:
 def checked(points: Points) -> Points:
     """The same, with functions that raise if they return what the scheduler cannot use.
 
+    What is only for speed, and would be called where no pod can fail of it, is left out: `joint`,
+    `grouped`, and `ranks` and `choices` of a PostFilter.
+
     Raises:
         Misfit: a field is not what `Points` says.
     """
-    fitting: Points = fit_of(Points)(points)
+    fitting: Points = replace(fit_of(Points)(points), joint=None)
     if points.score is not None and points.normalize is None:
         fitting = replace(fitting, normalize=_without_normalize)
     changed: dict[str, Any] = {
@@ -108,7 +114,15 @@ def _inside(what: str, rows: NDArray[np.integer] | None, length: int) -> None:
 
 def _pre_filter(found: PreFilterResult, _: PodInfo, snapshot: Snapshot) -> PreFilterResult:
     _inside("pre_filter", found.rows, snapshot.nodes.size)
-    return found
+    return structs.replace(found, grouped=None) if found.grouped is not None else found
+
+
+def _pre_score(found: PreScoreResult, *_: object) -> PreScoreResult:
+    return structs.replace(found, grouped=None) if found.grouped is not None else found
+
+
+def _post_filter(found: PostFilterResult, *_: object) -> PostFilterResult:
+    return replace(found, ranks=(), choices=None)
 
 
 def _filter(
@@ -215,6 +229,8 @@ def _gang(found: Membership | None, _: PodInfo, snapshot: Snapshot) -> Membershi
 _RULES: Final[Mapping[str, Callable[..., Any]]] = {
     "pre_filter": _pre_filter,
     "what_if": _pre_filter,
+    "pre_score": _pre_score,
+    "post_filter": _post_filter,
     "filter": _filter,
     "score": _score,
     "normalize": _normalize,

@@ -83,7 +83,8 @@ def test_a_plugin_gets_its_arguments_and_is_imported_when_it_is_named(install):
         (f"{GOOD}    name = property(lambda self: 1 / 0)\ndef make(args): return P()\n",
          "fails: ZeroDivisionError: division by zero"),
         (GOOD.replace("()", "(events=(ClusterEvent(Resource.NODE, Action.ADD),))", 1)
-         + "def make(args): return P()\n", "has points.events[0] that is ClusterEvent instead of ClusterEventWithHint"),
+         + "def make(args): return P()\n",
+         "has points.events[0] that is ClusterEvent instead of ClusterEventWithHint"),
         (GOOD.replace("Points()", "Points(objects={'/apis/a.b/v1/racks': dict})")
          + "def make(args): return P()\n",
          "has objects at '/apis/a.b/v1/racks': no collection, or not Described"),
@@ -110,18 +111,27 @@ ROWS = "s.nodes.present[rows]"
 @pytest.mark.parametrize(
     ("points", "said"),
     [
-        ("class_key=lambda *_: [1], score=lambda *_: None", "TypeError: class_key returns unhashable type: 'list'"),
+        (
+            "class_key=lambda *_: [1], score=lambda *_: None",
+            "TypeError: class_key returns unhashable type: 'list'",
+        ),
         ("pre_filter=lambda *_: None", "TypeError: pre_filter returns NoneType instead of Pre"),
         ("filter=lambda t, p, s, rows: " + ROWS, "filter returns ndarray instead of Verdicts"),
         ("filter=lambda *_: Verdicts(np.ones(1, np.bool_), tuple)", "bool (1,) for 3 rows"),
-        (f"filter=lambda t, p, s, rows: Verdicts({ROWS} * 1, tuple)", "its answer.passed is an array of int64 (3,)"),
+        (
+            f"filter=lambda t, p, s, rows: Verdicts({ROWS} * 1, tuple)",
+            "its answer.passed is an array of int64 (3,)",
+        ),
         (f"filter=lambda t, p, s, rows: Verdicts(~{ROWS}, lambda: 1 / 0)", "ZeroDivisionError"),
         ("pre_score=lambda *_: PreScoreResult(shared=[1]), score=lambda *_: None", "unhashable"),
         ("score=lambda *_: [1.0, 2.0]", "score returns list instead of ndarray | None"),
         (f"score=lambda t, p, s, rows: {ROWS} * np.nan", "a score is not a finite number"),
         ("tiers=lambda *_: None", "tiers returns NoneType"),
         ("reserve=lambda *_: None", "reserve returns NoneType instead of ReserveResult"),
-        ("reserve=lambda *_: ReserveResult(status=None)", "reserve: its answer.status is NoneType instead of Status"),
+        (
+            "reserve=lambda *_: ReserveResult(status=None)",
+            "reserve: its answer.status is NoneType instead of Status",
+        ),
         ("permit=lambda *_: Status.SUCCESS", "permit returns Status instead of PermitResult"),
         ("pre_bind=lambda *_: True", "pre_bind returns bool instead of PreBindResult"),
         ("post_bind=lambda *_: None", "post_bind returns NoneType instead of Sequence"),
