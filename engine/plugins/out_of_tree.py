@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
@@ -19,6 +19,7 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from engine.framework.decision import PostFilterResult
+from engine.framework.events import EVERYTHING, ClusterEventWithHint
 from engine.framework.gang import Membership
 from engine.framework.interface import (
     Plugin,
@@ -30,6 +31,7 @@ from engine.framework.interface import (
     StatusGroups,
     Verdicts,
 )
+from engine.framework.profile import Profile
 from engine.framework.snapshot import BoolColumn, Rows, Snapshot
 from engine.objects import Described
 from engine.plugins.fits import Misfit, fit_of
@@ -39,6 +41,8 @@ GROUP: Final = "berth.plugins"
 _COLLECTION: Final = re.compile(r"/apis?(/[a-z0-9.-]+)+/[a-z][a-z0-9-]*")
 _SOONEST: Final = 1.0
 """Seconds; who asks to be asked again at once would be asked all the time."""
+_REJECTS: Final = ("pre_enqueue", "pre_filter", "filter", "reserve", "permit", "pre_bind")
+_ANY_EVENT: Final = (ClusterEventWithHint(EVERYTHING),)
 _Ask = Callable[..., Any]
 log = logging.getLogger(__name__)
 
@@ -76,9 +80,24 @@ def checked(points: Points) -> Points:
         for one in fields(Points)
         if callable(ask := getattr(fitting, one.name))
     }
+    rejects = any(getattr(points, one) is not None for one in _REJECTS)
+    if rejects and not points.events and points.recheck_at is None:
+        # As kube-scheduler does of a plugin without EnqueueExtensions.
+        changed["events"] = _ANY_EVENT
     if points.unfiltered is not None:
         changed["unfiltered"] = checked(points.unfiltered)
     return replace(fitting, **changed)
+
+
+def notes(profiles: Iterable[Profile]) -> Iterator[str]:
+    """What is to be said at start of plugins that work otherwise than their authors may think."""
+    for profile in profiles:
+        for one in profile.plugins:
+            if one.plugin.points().events is _ANY_EVENT:
+                yield (
+                    f"profile {profile.scheduler_name}: plugin {one.plugin.name!r} names no events:"
+                    " pods that it rejected are tried again after each event of any kind"
+                )
 
 
 def _asked(point: str, ask: Callable[..., Any], rule: Callable[..., Any] | None, *args: Any) -> Any:  # noqa: ANN401 - what the point returns

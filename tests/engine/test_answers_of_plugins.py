@@ -24,9 +24,9 @@ from engine.framework.interface import (
     Scope,
     Verdicts,
 )
-from engine.framework.profile import Weighted
+from engine.framework.profile import Profile, Weighted
 from engine.framework.status import Code, Status, unschedulable
-from engine.plugins.out_of_tree import Loaded, checked
+from engine.plugins.out_of_tree import Loaded, checked, notes
 from tests.builders import changed, default_plugins, make_node
 from tests.engine.policy.builders import chain
 from tests.engine.test_scheduler import World
@@ -405,3 +405,40 @@ async def test_a_column_whose_function_raises_for_a_pod_that_changed_fails_who_a
 
 
 HEAVY = {"weight": "heavy"}
+
+
+# ---- what wakes ----------------------------------------------------------------------------------
+
+
+async def test_what_a_plugin_without_events_rejects_is_tried_again_after_any_event():
+    open_ = []
+
+    def gate(*_):
+        return PreFilterResult() if open_ else PreFilterResult(unschedulable("closed"))
+
+    made = world(pre_filter=gate)
+    made.comes()
+    await made.turn()
+    assert made.edge.binds == []
+    open_.append("now")
+    made.clock.advance(11.0)
+    made.add([make_node("n3", cpu="2", labels={"far": "away"})])
+    await made.turn()
+    assert [name for name, _ in made.edge.binds] == ["p"]
+
+
+@pytest.mark.parametrize(
+    ("points", "says"),
+    [
+        ({"permit": lambda *_: PermitResult()}, True),
+        ({"permit": lambda *_: PermitResult(), "events": (ClusterEventWithHint(NODES),)}, False),
+        ({"pre_enqueue": lambda *_: Status.SUCCESS, "recheck_at": lambda *_: 0.0}, False),
+        ({"score": ones}, False),
+    ],
+)
+def test_a_plugin_without_events_is_named_at_start(points, says):
+    theirs = Loaded(Theirs(), "Theirs", checked(Points(**points)))
+    found = [*notes([Profile("berth", (Weighted(theirs),))])]
+    assert [one.split(":")[:2] for one in found] == (
+        [["profile berth", " plugin 'Theirs' names no events"]] if says else []
+    )
