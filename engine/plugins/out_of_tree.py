@@ -22,10 +22,13 @@ from engine.framework.decision import PostFilterResult
 from engine.framework.events import EVERYTHING, ClusterEventWithHint
 from engine.framework.gang import Membership
 from engine.framework.interface import (
+    PermitResult,
     Plugin,
     Points,
+    PreBindResult,
     PreFilterResult,
     PreScoreResult,
+    ReserveResult,
     Room,
     Scores,
     StatusGroups,
@@ -42,6 +45,14 @@ _COLLECTION: Final = re.compile(r"/apis?(/[a-z0-9.-]+)+/[a-z][a-z0-9-]*")
 _SOONEST: Final = 1.0
 """Seconds; who asks to be asked again at once would be asked all the time."""
 _REJECTS: Final = ("pre_enqueue", "pre_filter", "filter", "reserve", "permit", "pre_bind")
+_NOTHING: Final[Mapping[str, object]] = {
+    "reserve": ReserveResult(),
+    "permit": PermitResult(),
+    "pre_bind": PreBindResult(),
+    "bind": None,
+    "post_bind": (),
+}
+"""The answers about pods that a plugin does not act on."""
 _ANY_EVENT: Final = (ClusterEventWithHint(EVERYTHING),)
 _Ask = Callable[..., Any]
 log = logging.getLogger(__name__)
@@ -80,6 +91,13 @@ def checked(points: Points) -> Points:
         for one in fields(Points)
         if callable(ask := getattr(fitting, one.name))
     }
+    if points.acts_on is not None:
+        acts_on = changed["acts_on"]
+        changed |= {
+            one: partial(_if_it_acts, acts_on, changed[one], nothing)
+            for one, nothing in _NOTHING.items()
+            if one in changed
+        }
     rejects = any(getattr(points, one) is not None for one in _REJECTS)
     if rejects and not points.events and points.recheck_at is None:
         # As kube-scheduler does of a plugin without EnqueueExtensions.
@@ -87,6 +105,10 @@ def checked(points: Points) -> Points:
     if points.unfiltered is not None:
         changed["unfiltered"] = checked(points.unfiltered)
     return replace(fitting, **changed)
+
+
+def _if_it_acts(acts_on: _Ask, ask: _Ask, nothing: object, pod: PodInfo, *args: object) -> object:
+    return ask(pod, *args) if acts_on(pod) else nothing
 
 
 def notes(profiles: Iterable[Profile]) -> Iterator[str]:

@@ -352,6 +352,23 @@ async def test_a_hint_that_fails_means_try_again(hint):
     assert made.edge.binds == [("p", "n3")]
 
 
+async def test_a_plugin_is_not_asked_about_pods_that_it_does_not_act_on():
+    made = world(
+        acts_on=is_p,
+        reserve=lambda *_: ReserveResult(effects=(EVENT,)),
+        permit=lambda *_: PermitResult(WAIT, 60.0),
+    )
+    another = Loaded(Theirs(), "Another", checked(Points(reserve=lambda *_: ReserveResult())))
+    made.scheduler.use(
+        chain({}, in_tree=[*made.framework.profile.plugins, Weighted(another)]), None
+    )
+    made.comes()
+    made.comes("other")
+    await made.turn()
+    assert [name for name, _ in made.edge.binds] == ["other"]
+    assert [reason for reason, _ in told(made)] == ["WaitingOnPermit"]
+
+
 # ---- what is called when an object changes -------------------------------------------------------
 
 
