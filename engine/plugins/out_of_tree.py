@@ -15,7 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 import numpy as np
-from msgspec import structs
+from msgspec import json, structs
 from numpy.typing import NDArray
 
 from engine.framework.decision import PostFilterResult
@@ -322,6 +322,11 @@ def _made(entry: EntryPoint, args: Mapping[str, Any]) -> Loaded:
         is_kind = isinstance(struct, type) and issubclass(struct, Described)
         if not is_kind or not _COLLECTION.fullmatch(path):
             raise ValueError(f"{where} has objects at {path!r}: no collection, or not Described")
+        try:
+            json.Decoder(struct)
+        except Exception as broken:
+            told = f"{struct.__name__} cannot be decoded: {_words(broken)}"
+            raise ValueError(f"{where} has objects at {path!r}: {told}") from broken
     if called != entry.name:
         raise ValueError(f"{where} has the name {called!r}")
     try:

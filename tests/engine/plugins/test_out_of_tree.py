@@ -88,6 +88,12 @@ def test_a_plugin_gets_its_arguments_and_is_imported_when_it_is_named(install):
         (GOOD.replace("Points()", "Points(objects={'/apis/a.b/v1/racks': dict})")
          + "def make(args): return P()\n",
          "has objects at '/apis/a.b/v1/racks': no collection, or not Described"),
+        ("from engine.objects import Described\n"
+         "class Rack(Described, frozen=True):\n    x: 'Nowhere' = 0\n"
+         + GOOD.replace("Points()", "Points(objects={'/apis/a.b/v1/racks': Rack})")
+         + "def make(args): return P()\n",
+         "has objects at '/apis/a.b/v1/racks': Rack cannot be decoded: "
+         "NameError: name 'Nowhere' is not defined"),
     ],
 )  # fmt: skip
 def test_one_that_is_broken_is_refused_by_name(code, said, install):
