@@ -15,21 +15,21 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final, assert_never
+from typing import assert_never
 
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.framework.edge import EffectWriter, EventSink
-from engine.framework.effects import AssumeObject, Await, Effect, Emit, Patch
+from engine.framework.effects import AssumeObject, AtOnce, Await, Effect, Emit, Patch
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
 
 log = logging.getLogger(__name__)
 
 
-def failed(why: str) -> Status:
-    """The status of an effect that failed."""
-    return Status(Code.ERROR, (why,))
+def failed(why: str, by: str = "") -> Status:
+    """The status of an effect that failed; `by` is the point and the plugin that wanted it."""
+    return Status(Code.ERROR, (f"running {by}: {why}" if by else why,))
 
 
 class Changes:
@@ -71,13 +71,13 @@ class Executor:
         self._moved = asyncio.Event()
         self._cancelled = ""
 
-    def reserve(self, effects: Sequence[Effect]) -> Status:
+    def reserve(self, effects: Sequence[AtOnce]) -> Status:
         """Carries out effects that need no waiting; undoes all if one fails."""
         for effect in effects:
-            status = self._assume(effect) if isinstance(effect, AssumeObject) else _LATER
             if isinstance(effect, Emit):
                 self.events.emit(effect)
-                status = Status.SUCCESS
+                continue
+            status = self._assume(effect)
             if not status.ok:
                 self.undo()
                 return status
@@ -124,7 +124,7 @@ class Executor:
             case Patch():
                 why_not = await self.writer.patch(effect)
                 if why_not:
-                    return failed(why_not)
+                    return failed(why_not, effect.by)
                 if effect.undo is not None:
                     self._written.append(effect)
                 return Status.SUCCESS
@@ -139,7 +139,8 @@ class Executor:
     def _assume(self, effect: AssumeObject) -> Status:
         version = effect.value.metadata.resource_version
         if not self.cache.assume_object(effect.value):
-            return failed(f"{effect.kind} {effect.key} was changed in the meantime")
+            why = f"{effect.kind} {effect.key} was changed in the meantime"
+            return failed(why, effect.by)
         kind, key = effect.kind, effect.key
         self._undo.append(lambda: self.cache.restore_object(kind, key, version))
         return Status.SUCCESS
@@ -157,17 +158,15 @@ class Executor:
                     status = effect.check(self.snapshot())
                     pending = status.code is Code.PENDING
                 except Exception as fault:  # noqa: BLE001 - a plugin's: only its pod fails
-                    return failed(f"waiting for {effect.what}: {fault!r}")
+                    return failed(f"waiting for {effect.what}: {fault!r}", effect.by)
                 if not pending:
-                    return status
+                    fits = status.ok or status.rejected
+                    return status if fits else failed(" ".join(status.reasons), effect.by)
                 left = deadline - self.clock.monotonic()
                 if left <= 0:
-                    return failed(f"timed out waiting for {effect.what}")
+                    return failed(f"timed out waiting for {effect.what}", effect.by)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(left):
                         await self._moved.wait()
         finally:
             self.changes.remove(effect.kinds, self._moved)
-
-
-_LATER: Final = failed("a plugin's reserve may only assume objects and emit Events")

@@ -6,7 +6,7 @@ A memoryview writes one item in a third of the time of NumPy's item access.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
@@ -131,6 +131,25 @@ class Derived(Generic[_T]):
     def drop(self, name: str) -> bool:
         """Drops a column; False if there was none."""
         return self._columns.pop(name, None) is not None
+
+    def write(self, write: Callable[[Column, Callable[[_T], object]], None]) -> None:
+        """Calls `write` for each column, and drops those whose function raises."""
+        broken = []
+        for column, of in self:
+            try:
+                write(column, of)
+            except Exception:  # noqa: BLE001 - see `drop_broken`
+                broken.append(column)
+        self.drop_broken(broken)
+
+    def drop_broken(self, broken: Collection[Column]) -> None:
+        """Drops columns whose functions, those of plugins, raised for an object that changed.
+
+        Whoever asks for such a column next builds it, and meets the exception: there it has a name.
+        """
+        for name, (column, _) in list(self._columns.items()) if broken else ():
+            if column in broken:
+                del self._columns[name]
 
     def put(self, name: str, column: Column, of: Callable[[_T], object]) -> bool:
         """Adds a column. True if others were dropped for it."""

@@ -258,8 +258,15 @@ class NodeTable(NodeColumns):
         if before is None or _amounts(before) != _amounts(node):
             self._set_amounts(row, _NONE if before is None else _amounts(before), _amounts(node))
         self._images.replace(row, _images(before), _images(node))
+        broken = []
         for derived, of in self._derived:
-            derived.cell[row] = of(node)
+            try:
+                derived.cell[row] = of(node)
+            except Exception:  # noqa: BLE001 - see `Derived.drop_broken`
+                broken.append(derived)
+        if broken:
+            self._derived.drop_broken(broken)
+            self.layout += 1
 
     def remove(self, name: str) -> None:
         """Frees the node's row; its pods have been taken off before."""
@@ -300,11 +307,14 @@ class NodeTable(NodeColumns):
         self.dictionary = dictionary
         for name, row in self._row_of.items():
             self._names.cell[row] = dictionary.code(name)
-            for column, of in self._derived:
-                column.cell[row] = of(self.node(row))
+        self._derived.write(self._write)
         self.layout += 1
 
     # ---- inside ----------------------------------------------------------------------------
+
+    def _write(self, column: Column, of: Callable[[Node], object]) -> None:
+        for row in self._row_of.values():
+            column.cell[row] = of(self.node(row))
 
     def _columns(self) -> list[Column]:
         columns = [

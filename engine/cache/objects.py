@@ -84,18 +84,22 @@ class ObjectStore:
         """The objects by a text of theirs, then by key; built on first use, kept up to date."""
         known = self._indexes.get(index)
         if known is None:
-            known = self._indexes[index] = of, {}
+            known = of, {}
             for key, item in self.objects.items():
                 known[1].setdefault(of(item), {})[key] = item
+            self._indexes[index] = known
         return known[1]
 
     def _replace(self, key: str, item: Any) -> None:  # noqa: ANN401 - any struct or None
         old = self.objects.get(key)
-        for of, groups in self._indexes.values():
-            if old is not None:
-                _drop(groups, of(old), key)
-            if item is not None:
-                groups.setdefault(of(item), {})[key] = item
+        for index, (of, groups) in list(self._indexes.items()):
+            try:
+                if old is not None:
+                    _drop(groups, of(old), key)
+                if item is not None:
+                    groups.setdefault(of(item), {})[key] = item
+            except Exception:  # noqa: BLE001 - a plugin's, which meets it when it asks again
+                del self._indexes[index]
         if item is None:
             del self.objects[key]
         else:

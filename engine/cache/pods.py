@@ -156,8 +156,7 @@ class PodColumns(ColumnTable[PodInfo]):
         self._settled, came = size, self._pods[first:]
         self._kind.fill(map(self._kinds.take, came), len(came), first)
         self._place(first, self._node.cell[first:size].tolist())
-        for column, of in self._derived:
-            column.fill(map(of, came), len(came), first)
+        self._derived.write(lambda column, of: column.fill(map(of, came), len(came), first))
 
     def _place(self, first: int, node_rows: Sequence[int]) -> None:
         on = self._on
@@ -235,13 +234,19 @@ class PodTable(PodColumns):
             kind: int = self._kind.cell[row]
             self._kind.cell[row] = self._kinds.take(pod)
             self._kinds.give_back(kind)
-        differs = False
+        differs, broken = False, []
         for column, of in self._derived:
             held = column.cell[row]
-            column.cell[row] = of(pod)
+            try:
+                column.cell[row] = of(pod)
+            except Exception:  # noqa: BLE001 - see `Derived.drop_broken`
+                broken.append(column)
+                differs = True
+                continue
             after = column.cell[row]
             # Of two missing numbers neither equals itself.
             differs |= held != after and (held == held or after == after)
+        self._derived.drop_broken(broken)
         return differs
 
     def move(self, row: int, node_row: int) -> None:
@@ -296,11 +301,17 @@ class PodTable(PodColumns):
         own = self.text("namespace None", lambda pod: pod.namespace)
         there = np.flatnonzero(own == self.dictionary.find(name))
         otherwise = np.zeros(len(there), np.bool_)
+        broken = []
         for column, of in columns:
             before = column.view(self.size)[there]
-            for row in there.tolist():
-                column.cell[row] = of(self._pods[row])
+            try:
+                for row in there.tolist():
+                    column.cell[row] = of(self._pods[row])
+            except Exception:  # noqa: BLE001 - see `Derived.drop_broken`
+                broken.append(column)
+                otherwise[:] = True
             otherwise |= column.view(self.size)[there] != before
+        self._derived.drop_broken(broken)
         rows = self.node[there[otherwise]]
         return np.unique(rows[rows >= 0]).astype(np.intp)
 
@@ -322,5 +333,4 @@ class PodTable(PodColumns):
     def recode(self, dictionary: Dictionary) -> None:
         """Codes all texts anew, in another dictionary."""
         self.dictionary = dictionary
-        for column, of in self._derived:
-            column.fill(map(of, self._pods), self.size)
+        self._derived.write(lambda column, of: column.fill(map(of, self._pods), self.size))

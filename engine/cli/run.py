@@ -27,6 +27,7 @@ from engine.configuration.settings import ConfigError, load
 from engine.endpoints import configuration
 from engine.extenders.client import Extenders
 from engine.kube.errors import LeaseLost
+from engine.plugins import out_of_tree
 from engine.plugins.profiles import make_profiles
 from engine.serving.certificates import CertificateError
 from engine.serving.server import ListenError
@@ -71,8 +72,9 @@ def command(
     """Runs until SIGTERM or SIGINT, then ends cleanly."""
     log_of_a_process(verbosity, as_json=logging_format == "json")
     settings = with_flags(load(config), flags)
-    notes = runflags.notes(flags)
-    make_profiles(settings, config)  # before a journal is overwritten
+    notes = [*runflags.notes(flags)]
+    profiles = make_profiles(settings, config)  # before a journal is overwritten
+    notes += out_of_tree.notes(profiles)
     Extenders(settings.extenders)  # their certificates are read
     for note in (*(f"{config}: {one}" for one in settings.notes), *notes):
         _LOG.warning("%s", note)

@@ -12,7 +12,16 @@ from typing import Final, assert_never
 
 from engine.framework.decision import Decision
 from engine.framework.defaults import DEFAULT_BINDER
-from engine.framework.effects import AssumeObject, Await, Effect, Emit, Patch, set_on_pod
+from engine.framework.effects import (
+    AssumeObject,
+    AtOnce,
+    Await,
+    Effect,
+    Emit,
+    Patch,
+    named,
+    set_on_pod,
+)
 from engine.framework.interface import BindResult, PermitResult, Points
 from engine.framework.runner import PluginError
 from engine.framework.snapshot import Snapshot
@@ -32,7 +41,7 @@ class Clearance:
     """
 
     status: Status = Status.SUCCESS
-    reserved: tuple[Effect, ...] = ()
+    reserved: tuple[AtOnce, ...] = ()
     pre_bind: tuple[Effect, ...] = ()
     held: Mapping[str, PermitResult] = field(default_factory=dict)
     others: tuple[tuple[str, str, Status], ...] = ()
@@ -101,6 +110,14 @@ def _named(effect: Effect) -> str:
             assert_never(effect)
 
 
+def _refusal(plugin: str, point: str, status: Status) -> Status:
+    """The answer with the plugin's name, in its words, too, if it is no rejection.
+
+    Source: kubernetes framework/runtime/framework.go, runReservePluginReserve and the like.
+    """
+    return status.by(plugin) if status.rejected else PluginError(plugin, point, status).status
+
+
 class Point(Enum):
     """When plugins of the acting tier were asked."""
 
@@ -165,15 +182,15 @@ class Actors:
         if not self.acts(pod):
             return GRANTED
         row = snapshot.nodes.row(node)
-        reserved: list[Effect] = []
+        reserved: list[AtOnce] = []
         pre_bind: list[Effect] = []
         try:
             for name, reserve in self._reserve:
                 answer = self._guard(name, "Reserve", reserve, pod, snapshot, row)
                 if not answer.status.ok:
-                    return Clearance(answer.status.by(name))
-                reserved.extend(answer.effects)
-                pre_bind.extend(answer.pre_bind)
+                    return Clearance(_refusal(name, "Reserve", answer.status))
+                reserved.extend(named(answer.effects, f"Reserve plugin {name!r}"))
+                pre_bind.extend(named(answer.pre_bind, f"PreBind plugin {name!r}"))
         except PluginError as fault:
             return Clearance(fault.status)
         clearance = self.permit(pod, snapshot, node)
@@ -203,7 +220,7 @@ class Actors:
                 if said.status.code is Code.WAIT:
                     held[name] = said
                 elif not said.status.ok:
-                    return Clearance(said.status.by(name), others=tuple(others))
+                    return Clearance(_refusal(name, "Permit", said.status), others=tuple(others))
         except PluginError as fault:
             return Clearance(fault.status)
         return Clearance(held=held, others=tuple(others))
@@ -226,10 +243,10 @@ class Actors:
         for name, pre_bind in self._pre_bind:
             bound = guard(name, "PreBind", pre_bind, pod, snapshot, row, decision)
             if not bound.status.ok:
-                return Acts(bound.status.by(name))
+                return Acts(_refusal(name, "PreBind", bound.status))
             annotations.update(bound.annotations)
             labels.update(bound.labels)
-            effects.extend(bound.effects)
+            effects.extend(named(bound.effects, f"PreBind plugin {name!r}"))
             before.extend(bound.events)
         said_by, how = self._how(pod, snapshot)
         handed: Sequence[Effect] = ()
@@ -238,7 +255,8 @@ class Actors:
             if binder is None:
                 why = f"no plugin of the profile binds pods as {how.by}"
                 return Acts(Status(Code.ERROR, (why,)))
-            handed = guard(how.by, "Bind", binder, pod, snapshot, row)
+            asked = guard(how.by, "Bind", binder, pod, snapshot, row)
+            handed = named(asked, f"Bind plugin {how.by!r}")
         carried = None if not how.by else annotations  # no Binding of ours carries them
         if labels or carried:
             effects.append(set_on_pod(pod, labels, carried))

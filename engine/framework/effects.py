@@ -5,15 +5,15 @@ Plugins return effects; the scheduler and its executor carry them out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status
-from engine.objects import Condition
+from engine.objects import Condition, Described
 from engine.pods.podinfo import PodInfo
 
 POD_SCHEDULED: Final = "PodScheduled"
@@ -96,8 +96,9 @@ class AssumeObject:
 
     kind: str
     key: str
-    value: Any
-    """A struct of `engine.objects`."""
+    value: Described
+    by: str = field(default="", compare=False)
+    """The point and the plugin that returned it, for messages; set by the framework."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,8 @@ class Patch:
     name: str
     body: Mapping[str, Any]
     undo: Mapping[str, Any] | None = None
+    by: str = field(default="", compare=False)
+    """As of `AssumeObject`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +129,23 @@ class Await:
     check: Callable[[Snapshot], Status]
     kinds: frozenset[str]
     timeout_seconds: float
+    by: str = field(default="", compare=False)
+    """As of `AssumeObject`."""
 
+
+AtOnce = AssumeObject | Emit
+"""The effects of `reserve` that need no waiting."""
 
 Effect = AssumeObject | Patch | Await | Emit
 """The effects of `reserve` and `pre_bind`; evictions are those of `post_filter`."""
+
+
+_AnyEffect = TypeVar("_AnyEffect", bound=Effect)
+
+
+def named(effects: Iterable[_AnyEffect], by: str) -> list[_AnyEffect]:
+    """The same effects, with the point and the plugin that returned them."""
+    return [one if isinstance(one, Emit) else replace(one, by=by) for one in effects]
 
 
 def set_on_pod(

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Final
 
 from engine.framework.snapshot import CodeColumn
+
+MAYBE_NAN: Final = "may be NaN"
+Unknown = Annotated[float, MAYBE_NAN]
+"""A number, or NaN where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +41,13 @@ class Membership:
     namespace: str
     name: str
     title: str
-    minimum: float
+    minimum: Unknown
     lacks: str
     shortage: Callable[[], str]
     wait_seconds: float
-    rests_until: float
+    rests_until: Unknown
     tolerance: float
-    since: float
+    since: Unknown
     place: str
     domain: CodeColumn | None
     within: str

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.decision import Decision, PostFilterResult, Rejections
-from engine.framework.effects import Effect, Emit, Patch
+from engine.framework.effects import AtOnce, Effect, Emit, Patch
 from engine.framework.events import ClusterEvent, ClusterEventWithHint
 from engine.framework.gang import Membership
 from engine.framework.snapshot import BoolColumn, Cause, IntColumn, PodColumns, Rows, Snapshot
@@ -321,7 +321,7 @@ class ReserveResult:
     """
 
     status: Status = Status.SUCCESS
-    effects: tuple[Effect, ...] = ()
+    effects: tuple[AtOnce, ...] = ()
     pre_bind: tuple[Effect, ...] = ()
 
 
@@ -331,8 +331,8 @@ class PermitResult:
 
     Success allows the pod, and the plugin is not asked about it again; Code.WAIT holds it, and the
     reasons are reported; any other code rejects it. A held pod keeps its node. The plugin is asked
-    again after each event of `wakes`, at `Points.recheck_at`, when policies change, and
-    `timeout_seconds` after the pod got its node; then WAIT counts as a rejection.
+    again when the pod changes, after each event of `wakes`, at `Points.recheck_at`, when policies
+    change, and `timeout_seconds` after the pod got its node; then WAIT counts as a rejection.
 
     `others` are answers about pods that this plugin holds, by UID: Success or a rejection. All held
     pods are in `Snapshot.waiting`.
@@ -367,7 +367,8 @@ class Points:
     The pure tier:
 
     Attributes:
-        events: what could make a pod that the plugin rejected schedulable.
+        events: what could make a pod that the plugin rejected schedulable. Of a plugin of another
+            package that rejects and names none, and has no `recheck_at`: anything.
         objects: kinds that the plugin reads by `Snapshot.objects` and Berth does not watch itself:
             the path of each collection (`/apis/example.com/v1/racks`), and a subclass of
             `engine.objects.Described` that has the kind's name and the fields to decode. Changes
@@ -411,6 +412,7 @@ class Points:
         yields: the rows where pods that leave can change the answer. Without it, all.
         rooms: the amounts that the filter compares, if it compares nothing else.
         joint: answers the filter and some of these scores, each with weight and state, in one pass.
+            Only of plugins of Berth itself, as is `grouped` of results.
         warm: prepares what would make the first call slow, in steps of some milliseconds between
             cycles, on a snapshot that may be out of date. Changes no answer.
         post_filter: called in order when no node is feasible, until one succeeds, or returns that

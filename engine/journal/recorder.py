@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, BinaryIO, Final, get_type_hints
 
 import msgspec
@@ -19,7 +20,6 @@ from engine.framework.acting import Acted
 from engine.framework.decision import Decision, Placed
 from engine.framework.opinion import Opinion
 from engine.framework.snapshot import FloatColumn, Snapshot, Waiting
-from engine.kube.resources import STRUCTS
 from engine.objects import Pod, from_builtins
 from engine.objects.ondemand import FinishedPod
 from engine.pods.podinfo import PodInfo, make_pod_info
@@ -159,7 +159,9 @@ def decision_line(decision: Decision) -> Entry:
 
 # ---- what is done to a cache ---------------------------------------------------------------------
 
-APPLIED: Final[dict[str, Callable[[Cache, Sequence[Any]], object]]] = {}
+Structs = Mapping[str, type[Any]]
+"""By the name of a kind, what its objects are decoded into."""
+APPLIED: Final[dict[str, Callable[[Cache, Sequence[Any], Structs], object]]] = {}
 """What is done again, with these arguments, for a line that has the name of a method."""
 
 
@@ -174,7 +176,7 @@ def _plain(kind: object, value: object) -> object:
     return (type(value).__name__, value) if kind is Any else value
 
 
-def _read(kind: Any, value: Any) -> Any:  # noqa: ANN401 - what is of that kind
+def _read(structs: Structs, kind: Any, value: Any) -> Any:  # noqa: ANN401 - what is of that kind
     if kind is Waiting:
         pod, node, since, plugins = value
         return Waiting(make_pod_info(from_builtins(Pod, pod)), node, since, frozenset(plugins))
@@ -184,10 +186,21 @@ def _read(kind: Any, value: Any) -> Any:  # noqa: ANN401 - what is of that kind
         return math.nan
     if kind is Any:
         name, value = value
-        kind = STRUCTS.get(name)
+        kind = structs.get(name)
         if kind is None:
             raise ValueError(f"no kind is called {name!r}")
     return from_builtins(kind, value)
+
+
+def kind_of(entry: Entry) -> str | None:
+    """The kind of the object that a line is about; None if it is about none of the stores."""
+    match entry.what, entry.args:
+        case (("set_object" | "assume_object"), [[str(kind), _], *_]):
+            return kind
+        case (("remove_object" | "restore_object"), [str(kind), *_]):
+            return kind
+        case _:
+            return None
 
 
 class RecordingCache(Cache):
@@ -213,10 +226,10 @@ def _record(done: Callable[..., object]) -> None:
         cache.write(Entry(name, args=[*map(_plain, kinds, (*args, *kwargs.values()))]))
         return done(cache, *args, **kwargs)
 
-    def again(cache: Cache, args: Sequence[Any]) -> object:
+    def again(cache: Cache, args: Sequence[Any], structs: Structs) -> object:
         if not least <= len(args) <= len(kinds):
             raise ValueError(f"{name} has {len(args)} arguments, not {least}")
-        return done(cache, *map(_read, kinds, args))
+        return done(cache, *map(partial(_read, structs), kinds, args))
 
     setattr(RecordingCache, name, method)
     APPLIED[name] = again

@@ -20,7 +20,8 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.runtime import Framework
 from engine.framework.searchprogress import SLICE_RUNS, SearchProgress, UnfinishedError
 from engine.framework.snapshot import Snapshot
-from engine.journal.recorder import APPLIED, FORMAT, Entry, decision_line
+from engine.journal.recorder import APPLIED, FORMAT, Entry, Structs, decision_line, kind_of
+from engine.kube.resources import STRUCTS, kinds_of
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.simulate.lab import Lab
 from engine.simulate.samples import Samples
@@ -89,6 +90,9 @@ class _Replay:
         self._decode = msgspec.json.Decoder(Entry).decode
         self._decided: dict[str, Decision] = {}
         self._progress: dict[str, SearchProgress] = {}
+        self._structs: Structs = STRUCTS
+        self._early: list[Entry] = []
+        """Lines about kinds of plugins that come before the rules, which name the plugins."""
 
     def take(self, number: int, line: bytes) -> None:
         """The next line.
@@ -104,9 +108,7 @@ class _Replay:
                 if entry.format != FORMAT:
                     raise ValueError(f"this version reads format {FORMAT}, not {entry.format}")
             case "rules":
-                rules = self._frameworks_of(entry.files or {}, entry.settings or {})
-                there = self.report.cache
-                self._lab = Lab(rules, clock=ManualClock(), signals=self._samples, cache=there)
+                self._ruled(entry)
             case "signals":
                 self.report.metrics.update(entry.signals or {})
                 self._samples.replace(entry.signals or {}, entry.sampled or {}, entry.values or {})
@@ -122,9 +124,26 @@ class _Replay:
             case "reserve" | "permit" | "act":
                 self._act(number, entry)
             case what if what in APPLIED:
-                APPLIED[what](self.report.cache, entry.args or ())
+                self._apply(entry)
             case what:
                 raise ValueError(f"nothing is called {what!r}")
+
+    def _ruled(self, entry: Entry) -> None:
+        rules = self._frameworks_of(entry.files or {}, entry.settings or {})
+        there = self.report.cache
+        self._lab = Lab(rules, clock=ManualClock(), signals=self._samples, cache=there)
+        kinds = kinds_of([one.profile for one in rules])
+        self._structs = {**self._structs, **{one.name: one.struct for one in kinds}}
+        early, self._early = self._early, []
+        for one in early:
+            self._apply(one)
+
+    def _apply(self, entry: Entry) -> None:
+        kind = kind_of(entry)
+        if self._lab is None and kind is not None and kind not in self._structs:
+            self._early.append(entry)
+        else:
+            APPLIED[entry.what](self.report.cache, entry.args or (), self._structs)
 
     def _asked(self, entry: Entry) -> tuple[PodInfo, Snapshot, Framework]:
         """The pod of a line, the cluster as of then, and who decided."""

@@ -6,77 +6,282 @@ is told by the plugin's name, and nothing runs.
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 import numpy as np
+from msgspec import json, structs
+from numpy.typing import NDArray
 
-from engine.framework import interface
 from engine.framework.decision import PostFilterResult
-from engine.framework.events import ClusterEventWithHint
-from engine.framework.interface import Plugin, Points
-from engine.framework.status import Status
+from engine.framework.events import EVERYTHING, ClusterEventWithHint
+from engine.framework.gang import Membership
+from engine.framework.interface import (
+    PermitResult,
+    Plugin,
+    Points,
+    PreBindResult,
+    PreFilterResult,
+    PreScoreResult,
+    ReserveResult,
+    Room,
+    Scores,
+    StatusGroups,
+    Verdicts,
+)
+from engine.framework.profile import Profile
+from engine.framework.snapshot import BoolColumn, Rows, Snapshot
 from engine.objects import Described
+from engine.plugins.fits import Misfit, fit_of
+from engine.pods.podinfo import PodInfo
 
 GROUP: Final = "berth.plugins"
 _COLLECTION: Final = re.compile(r"/apis?(/[a-z0-9.-]+)+/[a-z][a-z0-9-]*")
-_ANSWERS: Final[Mapping[str, Any]] = {
-    "class_key": object,
-    "pre_filter": interface.PreFilterResult,
-    "what_if": interface.PreFilterResult,
-    "filter": interface.Verdicts,
-    "pre_score": interface.PreScoreResult,
-    "score": np.ndarray | None,
-    "normalize": np.ndarray,
-    "tiers": list | tuple,
-    "post_filter": PostFilterResult,
-    "reserve": interface.ReserveResult,
-    "permit": interface.PermitResult,
-    "pre_bind": interface.PreBindResult,
-    "bind": interface.BindResult | None,
-    "post_bind": list | tuple,
+_SOONEST: Final = 1.0
+"""Seconds; who asks to be asked again at once would be asked all the time."""
+_REJECTS: Final = ("pre_enqueue", "pre_filter", "filter", "reserve", "permit", "pre_bind")
+_NOTHING: Final[Mapping[str, object]] = {
+    "reserve": ReserveResult(),
+    "permit": PermitResult(),
+    "pre_bind": PreBindResult(),
+    "bind": None,
+    "post_bind": (),
 }
-"""The types of what functions return that nothing else checks."""
+"""The answers about pods that a plugin does not act on."""
+_ANY_EVENT: Final = (ClusterEventWithHint(EVERYTHING),)
+_Ask = Callable[..., Any]
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A plugin of another package, whose name and functions were asked for once.
+
+    Its functions raise if what they return cannot be used: the pod fails then, as when they raise.
+    """
+
+    plugin: Plugin
+    name: str
+    checked: Points
+
+    def points(self) -> Points:
+        """See `Plugin.points`."""
+        return self.checked
 
 
 def checked(points: Points) -> Points:
-    """The same, but functions raise if they return what the scheduler cannot use."""
-    asked = {one: ask for one in _ANSWERS if (ask := getattr(points, one)) is not None}
-    changed: dict[str, Any] = {one: _checked(one, ask) for one, ask in asked.items()}
+    """The same, with functions that raise if they return what the scheduler cannot use.
+
+    What is only for speed, and would be called where no pod can fail of it, is left out: `joint`,
+    `grouped`, and `ranks` and `choices` of a PostFilter.
+
+    Raises:
+        Misfit: a field is not what `Points` says.
+    """
+    fitting: Points = replace(fit_of(Points)(points), joint=None)
+    if points.score is not None and points.normalize is None:
+        fitting = replace(fitting, normalize=_without_normalize)
+    changed: dict[str, Any] = {
+        one.name: partial(_asked, one.name, ask, _RULES.get(one.name))
+        for one in fields(Points)
+        if callable(ask := getattr(fitting, one.name))
+    }
+    if points.acts_on is not None:
+        acts_on = changed["acts_on"]
+        changed |= {
+            one: partial(_if_it_acts, acts_on, changed[one], nothing)
+            for one, nothing in _NOTHING.items()
+            if one in changed
+        }
+    rejects = any(getattr(points, one) is not None for one in _REJECTS)
+    if rejects and not points.events and points.recheck_at is None:
+        # As kube-scheduler does of a plugin without EnqueueExtensions.
+        changed["events"] = _ANY_EVENT
     if points.unfiltered is not None:
         changed["unfiltered"] = checked(points.unfiltered)
-    return replace(points, **changed)
+    return replace(fitting, **changed)
 
 
-def _checked(point: str, ask: Callable[..., Any]) -> Callable[..., Any]:
-    kind = _ANSWERS[point]
+def _if_it_acts(acts_on: _Ask, ask: _Ask, nothing: object, pod: PodInfo, *args: object) -> object:
+    return ask(pod, *args) if acts_on(pod) else nothing
 
-    def call(*args: Any) -> Any:  # noqa: ANN401 - what the point returns
-        found = ask(*args)
-        if not isinstance(found, kind):
-            wanted = getattr(kind, "__name__", kind)
-            raise TypeError(f"{point} returns {type(found).__name__} instead of {wanted}")
-        status = getattr(found, "status", Status.SUCCESS)
-        if not isinstance(status, Status):
-            raise TypeError(f"{point} returns a status that is {type(status).__name__}")
-        hash(found if point == "class_key" else getattr(found, "shared", None))
-        column = found.passed if point == "filter" else found if point == "score" else None
-        if column is not None:
-            *_, snapshot, rows = args
-            length, is_mask = len(snapshot.nodes.present[rows]), point == "filter"
-            if column.shape != (length,) or (column.dtype == np.bool_) != is_mask:
-                shape = f"{column.dtype} {column.shape}"
-                raise TypeError(f"{point} returns an array of {shape} for {length} rows")
-            if not (is_mask or (np.isfinite(column) | ~snapshot.nodes.present[rows]).all()):
-                raise ValueError(
-                    "a score is not a finite number, be it of a node that does not fit"
+
+def notes(profiles: Iterable[Profile]) -> Iterator[str]:
+    """What is to be said at start of plugins that work otherwise than their authors may think."""
+    for profile in profiles:
+        for one in profile.plugins:
+            if one.plugin.points().events is _ANY_EVENT:
+                yield (
+                    f"profile {profile.scheduler_name}: plugin {one.plugin.name!r} names no events:"
+                    " pods that it rejected are tried again after each event of any kind"
                 )
-        return found
 
-    return call
+
+def _asked(point: str, ask: Callable[..., Any], rule: Callable[..., Any] | None, *args: Any) -> Any:  # noqa: ANN401 - what the point returns
+    try:
+        found = ask(*args)
+        return found if rule is None else rule(found, *args)
+    except Misfit as misfit:
+        _, _, at = misfit.at.partition("()")
+        said = f": its answer{at} is" if at else " returns"
+        raise TypeError(f"{point}{said} {misfit.told}") from None
+    except BaseException as ended:
+        if isinstance(ended, Exception | KeyboardInterrupt):
+            raise
+        raise RuntimeError(f"{point} raises {type(ended).__name__}") from ended
+
+
+# ---- what no hint says -------------------------------------------------------------------------
+
+
+def _without_normalize(*_: object) -> Any:  # noqa: ANN401 - never returns
+    raise ValueError("pre_score says Normalization.CUSTOM, and there is no normalize")
+
+
+def _length(what: str, column: NDArray[Any] | None, length: int) -> None:
+    if column is not None and len(column) != length:
+        raise TypeError(f"{what}: an array of {column.dtype} {column.shape} for {length} rows")
+
+
+def _inside(what: str, rows: NDArray[np.integer] | None, length: int) -> None:
+    if rows is not None and len(rows) and (rows.min() < 0 or rows.max() >= length):
+        raise ValueError(f"{what}: rows outside 0..{length - 1}")
+
+
+def _pre_filter(found: PreFilterResult, _: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+    _inside("pre_filter", found.rows, snapshot.nodes.size)
+    return structs.replace(found, grouped=None) if found.grouped is not None else found
+
+
+def _pre_score(found: PreScoreResult, *_: object) -> PreScoreResult:
+    return structs.replace(found, grouped=None) if found.grouped is not None else found
+
+
+def _post_filter(found: PostFilterResult, *_: object) -> PostFilterResult:
+    return replace(found, ranks=(), choices=None)
+
+
+def _filter(
+    found: Verdicts, _state: object, _pod: PodInfo, snapshot: Snapshot, rows: Rows
+) -> Verdicts:
+    length = len(snapshot.nodes.present[rows])
+    _length("filter", found.passed, length)
+
+    def groups() -> StatusGroups:
+        told = np.zeros(length, dtype=np.bool_)
+        each = found.groups()
+        for status, positions in each:
+            if not status.rejected:
+                raise ValueError(f"a node is rejected with {status.code}: {status.reasons}")
+            _inside("groups of filter", positions, length)
+            told[positions] = True
+        if found.passed is not None and not (told | found.passed).all():
+            raise ValueError("groups of filter: no reason for a row that does not pass")
+        return each
+
+    return Verdicts(found.passed, groups)
+
+
+def _score(
+    found: Scores | None, _state: object, _pod: PodInfo, snapshot: Snapshot, rows: Rows
+) -> Scores | None:
+    present = snapshot.nodes.present[rows]
+    _length("score", found, len(present))
+    if found is not None and not (np.isfinite(found) | ~present).all():
+        raise ValueError("a score is not a finite number, be it of a node that does not fit")
+    return found
+
+
+def _normalize(found: Scores, _state: object, scores: Scores) -> Scores:
+    _length("normalize", found, len(scores))
+    if not np.isfinite(found).all():
+        raise ValueError("normalize: a score is not a finite number")
+    return found
+
+
+def _tiers(
+    found: Sequence[BoolColumn], _: PodInfo, _snapshot: Snapshot, candidates: NDArray[np.intp]
+) -> Sequence[BoolColumn]:
+    for mask in found:
+        _length("tiers", mask, len(candidates))
+    return found
+
+
+def _yields(
+    found: BoolColumn, _state: object, _pod: PodInfo, snapshot: Snapshot, rows: Rows
+) -> BoolColumn:
+    _length("yields", found, len(snapshot.nodes.present[rows]))
+    return found
+
+
+def _rooms(found: Sequence[Room], _: PodInfo, snapshot: Snapshot) -> Sequence[Room]:
+    for room in found:
+        _length("rooms", room.limit, snapshot.nodes.size)
+        _length("rooms", room.used, snapshot.nodes.size)
+        _length("rooms", room.holds, snapshot.pods.size)
+    return found
+
+
+def _sort_key(found: tuple[Any, ...], *_: object) -> tuple[Any, ...]:
+    if any(part != part for part in found):  # as it compares with nothing, others lose their place
+        raise ValueError("sort_key: NaN")
+    return found
+
+
+def _recheck_at(found: float, _: PodInfo, snapshot: Snapshot) -> float:
+    return max(float(found), snapshot.now + _SOONEST)
+
+
+def _gang(found: Membership | None, _: PodInfo, snapshot: Snapshot) -> Membership | None:
+    """What is called later, where no pod fails of it, answers even if the plugin's own raises."""
+    if found is None:
+        return None
+    _length("gang.domain", found.domain, snapshot.nodes.size)
+    ask_mates, ask_shortage = found.mates, found.shortage
+
+    def mates() -> Sequence[int]:
+        rows = np.asarray(ask_mates(), dtype=np.intp)
+        _inside("mates of gang", rows, snapshot.pods.size)
+        return [*rows]
+
+    def mates_or_none() -> Sequence[int]:
+        try:
+            return mates()
+        except Exception:
+            log.exception("mates of a gang cannot be told: it counts as if none had a node")
+            return ()
+
+    def shortage() -> str:
+        try:
+            return ask_shortage()
+        except Exception as fault:
+            log.exception("what a gang's group lacks cannot be told: the gang waits")
+            return f"shortage of gang raises {type(fault).__name__}: {fault}"
+
+    mates()
+    return replace(found, mates=mates_or_none, shortage=shortage)
+
+
+_RULES: Final[Mapping[str, Callable[..., Any]]] = {
+    "pre_filter": _pre_filter,
+    "what_if": _pre_filter,
+    "pre_score": _pre_score,
+    "post_filter": _post_filter,
+    "filter": _filter,
+    "score": _score,
+    "normalize": _normalize,
+    "tiers": _tiers,
+    "yields": _yields,
+    "rooms": _rooms,
+    "sort_key": _sort_key,
+    "recheck_at": _recheck_at,
+    "gang": _gang,
+}
 
 
 def names() -> set[str]:
@@ -84,7 +289,7 @@ def names() -> set[str]:
     return entry_points(group=GROUP).names
 
 
-def load(name: str, args: Mapping[str, Any]) -> Plugin | None:
+def load(name: str, args: Mapping[str, Any]) -> Loaded | None:
     """A new plugin; None if no package has one of that name.
 
     Raises:
@@ -99,35 +304,40 @@ def load(name: str, args: Mapping[str, Any]) -> Plugin | None:
     return None
 
 
-def _made(entry: EntryPoint, args: Mapping[str, Any]) -> Plugin:
+def _made(entry: EntryPoint, args: Mapping[str, Any]) -> Loaded:
     where = f"{entry.value} of {_package(entry)}"
     try:
         make = entry.load()
-    except Exception as broken:
+    except (Exception, SystemExit) as broken:
         raise ValueError(f"{where} cannot be loaded: {_words(broken)}") from broken
     try:
         plugin = make(args)
         points, called = plugin.points(), plugin.name
-    except Exception as broken:
+    except (Exception, SystemExit) as broken:
         raise ValueError(f"{where} fails: {_words(broken)}") from broken
     if not isinstance(points, Points):
         raise ValueError(f"{where} returns {type(points).__name__} instead of Points")  # noqa: TRY004 - all that is wrong with a plugin is a ValueError
-    if not all(isinstance(one, ClusterEventWithHint) for one in points.events):
-        raise ValueError(f"{where} has events that are no ClusterEventWithHint")
     objects: Mapping[str, Any] = points.objects
     for path, struct in objects.items():
         is_kind = isinstance(struct, type) and issubclass(struct, Described)
         if not is_kind or not _COLLECTION.fullmatch(path):
             raise ValueError(f"{where} has objects at {path!r}: no collection, or not Described")
+        try:
+            json.Decoder(struct)
+        except Exception as broken:
+            told = f"{struct.__name__} cannot be decoded: {_words(broken)}"
+            raise ValueError(f"{where} has objects at {path!r}: {told}") from broken
     if called != entry.name:
         raise ValueError(f"{where} has the name {called!r}")
-    made: Plugin = plugin
-    return made
+    try:
+        return Loaded(plugin, entry.name, checked(points))
+    except Misfit as misfit:
+        raise ValueError(f"{where} has points{misfit.at} that is {misfit.told}") from misfit
 
 
 def _package(entry: EntryPoint) -> str:
     return "an unknown package" if entry.dist is None else entry.dist.name
 
 
-def _words(error: Exception) -> str:
+def _words(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())

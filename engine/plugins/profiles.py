@@ -21,8 +21,7 @@ from engine.framework.profile import Changed, Profile, Weighted, without
 from engine.framework.runtime import Framework
 from engine.plugins.no_nodes import Extenders
 from engine.plugins.node_resources_fit import NAME as FIT
-from engine.plugins.out_of_tree import checked
-from engine.plugins.registry import IN_TREE, make_plugin
+from engine.plugins.registry import make_plugin
 from engine.text.display import nearest
 
 _ALL: Final = "*"
@@ -113,7 +112,6 @@ def make_profile(document: ProfileDocument, seed: int = 0) -> Profile:
     arguments = {one.name: one.args for one in document.plugin_config}
     named = [one for point in FIELDS for one in plugins.at(point).enabled]
     made = {one.name: make_plugin(one.name, arguments.get(one.name)) for one in (*multi, *named)}
-    made = {name: one if name in IN_TREE else Changed(one, checked) for name, one in made.items()}
     for name in arguments.keys() - made.keys():
         make_plugin(name, arguments[name])  # kube-scheduler checks them all the same
     has = {name: fields_of(plugin) for name, plugin in made.items()}

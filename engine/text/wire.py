@@ -41,6 +41,11 @@ def _decoded(decoder: Callable[[bytes], T], data: bytes) -> T:
         return decoder(data)
     except UnicodeDecodeError as error:
         raise msgspec.DecodeError(f"invalid UTF-8: {error.reason}") from error
+    except (msgspec.DecodeError, RecursionError):
+        raise
+    except Exception as error:
+        # Of a plugin's struct `__post_init__` may raise anything.
+        raise msgspec.DecodeError(f"{type(error).__name__}: {error}") from error
 
 
 def is_deep(data: bytes) -> bool:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 
+import click
 import pytest
 import yaml
 from msgspec.structs import replace
@@ -547,12 +548,22 @@ async def test_a_plugin_of_another_package_reads_a_kind_of_its_own_and_is_woken_
         {"profiles": [{"schedulerName": "berth", "plugins": plugins}], "berth": {}}
     )
 
-    async with embedded(files=None) as cluster, process(cluster, plain) as berth:
-        name = berth.pod("waits")
-        await berth.until(lambda: berth.condition(name) is not None)
-        assert "closed" in berth.condition(name)[2]
-        cluster.create("priorityclasses", {"metadata": {"name": "open"}, "value": 7})
-        assert await berth.lands(name)
+    path = tmp_path / "journal"
+    with path.open("wb") as journal:
+        async with embedded(files=None) as cluster:
+            cluster.create("priorityclasses", {"metadata": {"name": "there"}, "value": 1})
+            async with process(cluster, plain, journal=journal) as berth:
+                name = berth.pod("waits")
+                await berth.until(lambda: berth.condition(name) is not None)
+                assert "closed" in berth.condition(name)[2]
+                cluster.create("priorityclasses", {"metadata": {"name": "open"}, "value": 7})
+                assert await berth.lands(name)
+    report = replay(path, frameworks_of())
+    assert report.decisions == report.equal > 1
+    assert {"there", "open"} <= report.cache.store("PriorityClass").objects.keys()
+    (info / "entry_points.txt").unlink()
+    with pytest.raises(click.ClickException, match="no plugin is named 'Opened'"):
+        replay(path, frameworks_of())
 
 
 async def test_the_example_of_a_claim_gets_a_node_a_volume_there_and_then_its_pod():

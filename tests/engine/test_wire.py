@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from engine.kube.decoding import BadObject, Decoders
 from engine.kube.errors import NotFound, status_error
-from engine.objects import Pod
+from engine.objects import Described, Pod
 from engine.text.wire import decode, flattened
 
 JSONS = st.recursive(
@@ -81,3 +81,19 @@ class TestObjectsOfAnyUser:
         error = status_error(404, body)
         assert isinstance(error, NotFound)
         assert error.message == "no"
+
+
+class Odd(Described, frozen=True):
+    level: int = 0
+
+    def __post_init__(self) -> None:
+        if self.level:
+            raise KeyError(self.level)
+
+
+def test_a_struct_that_raises_leaves_out_that_object_alone() -> None:
+    one = b'{"type":"ADDED","object":{"metadata":{"name":"%b"},"level":%b}}\n'
+    bad, good = Decoders(Odd).events(one % (b"a", b"1") + one % (b"b", b"0"))
+    assert isinstance(bad.object, BadObject)
+    assert (bad.object.meta.name, bad.object.reason) == ("a", "KeyError: 1")
+    assert isinstance(good.object, Odd)

@@ -23,10 +23,12 @@ from engine.configuration.scheduler import (
     ProfileDocument,
 )
 from engine.cycle import conclude, decide
+from engine.framework.interface import Points
 from engine.framework.profile import Weighted
 from engine.framework.runtime import Framework
 from engine.objects import from_builtins
 from engine.plugins import default_preemption
+from engine.plugins.out_of_tree import checked
 from engine.plugins.profiles import make_profile
 from engine.pods import podinfo
 from engine.pods.podinfo import make_pod_info
@@ -108,6 +110,7 @@ def page():
     names = {"np": np, "gate": default_preemption.gate, "ineligible": default_preemption.ineligible}
     for room in (*(import_module(f"engine.framework.{one}") for one in ROOMS), objects, podinfo):
         names |= vars(room)
+    names["replace"] = msgspec.structs.replace
     names["says_it_may_go"] = lambda pod: pod.name.startswith("may-go")
     names |= {"is_noisy": None, "NOISY": None, "NODES": None, "owner_uid": None}
     for block in re.findall(r"```python\n((?:class|def) .*?)```", PAGE.read_text(), re.DOTALL):
@@ -125,6 +128,21 @@ def test_the_post_filter_of_the_page_evicts_the_pod_that_may_go(page):
     high = make_pod("high", cpu="1", priority=10)
     rescue = conclude(high, cache.snapshot(0.0), framework).rescue
     assert (rescue.nominated, [one.pod.name for one in rescue.evictions]) == ("n", ["may-go"])
+
+
+def test_the_claim_of_the_page_takes_addresses_that_are_free_until_none_is_left(page):
+    cache = Cache()
+    claims = {"10.0.0.1": "default/a"}
+    spec = {"addresses": ["10.0.0.1", "10.0.0.2"], "claims": claims}
+    cache.set_object(from_builtins(page["Pool"], {"metadata": {"name": "default"}, "spec": spec}))
+    points = checked(Points(reserve=page["claim"]))
+    found = points.reserve(make_pod("p"), cache.snapshot(0.0), 0)
+    (shown,), (written,) = found.effects, found.pre_bind
+    assert written.body == {"spec": {"claims": {"10.0.0.2": "default/p"}}}
+    assert written.undo == {"spec": {"claims": {"10.0.0.2": None}}}
+    assert cache.assume_object(shown.value)
+    full = points.reserve(make_pod("q"), cache.snapshot(0.0), 0)
+    assert full.status.reasons == ("no address is left",)
 
 
 def test_the_kind_of_the_page_is_decoded_and_wakes_by_what_grows(page):

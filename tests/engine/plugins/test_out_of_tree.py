@@ -57,7 +57,7 @@ def test_a_plugin_gets_its_arguments_and_is_imported_when_it_is_named(install):
     install("good", GOOD + keeps, "Theirs")
     install("broken", "1 / 0\n", "NodeName", "Unnamed")
     made = make_plugin("Theirs", {"a": 1})
-    assert made.args == {"a": 1}
+    assert made.plugin.args == {"a": 1}
     assert make_plugin("Theirs") is not made
     assert make_plugin("NodeName").name == "NodeName", "ours comes first"
     assert "broken" not in sys.modules
@@ -83,10 +83,17 @@ def test_a_plugin_gets_its_arguments_and_is_imported_when_it_is_named(install):
         (f"{GOOD}    name = property(lambda self: 1 / 0)\ndef make(args): return P()\n",
          "fails: ZeroDivisionError: division by zero"),
         (GOOD.replace("()", "(events=(ClusterEvent(Resource.NODE, Action.ADD),))", 1)
-         + "def make(args): return P()\n", "has events that are no ClusterEventWithHint"),
+         + "def make(args): return P()\n",
+         "has points.events[0] that is ClusterEvent instead of ClusterEventWithHint"),
         (GOOD.replace("Points()", "Points(objects={'/apis/a.b/v1/racks': dict})")
          + "def make(args): return P()\n",
          "has objects at '/apis/a.b/v1/racks': no collection, or not Described"),
+        ("from engine.objects import Described\n"
+         "class Rack(Described, frozen=True):\n    x: 'Nowhere' = 0\n"
+         + GOOD.replace("Points()", "Points(objects={'/apis/a.b/v1/racks': Rack})")
+         + "def make(args): return P()\n",
+         "has objects at '/apis/a.b/v1/racks': Rack cannot be decoded: "
+         "NameError: name 'Nowhere' is not defined"),
     ],
 )  # fmt: skip
 def test_one_that_is_broken_is_refused_by_name(code, said, install):
@@ -110,21 +117,30 @@ ROWS = "s.nodes.present[rows]"
 @pytest.mark.parametrize(
     ("points", "said"),
     [
-        ("class_key=lambda *_: [1], score=lambda *_: None", "TypeError: unhashable type: 'list'"),
+        (
+            "class_key=lambda *_: [1], score=lambda *_: None",
+            "TypeError: class_key returns unhashable type: 'list'",
+        ),
         ("pre_filter=lambda *_: None", "TypeError: pre_filter returns NoneType instead of Pre"),
         ("filter=lambda t, p, s, rows: " + ROWS, "filter returns ndarray instead of Verdicts"),
         ("filter=lambda *_: Verdicts(np.ones(1, np.bool_), tuple)", "bool (1,) for 3 rows"),
-        (f"filter=lambda t, p, s, rows: Verdicts({ROWS} * 1, tuple)", "int64 (3,) for 3 rows"),
+        (
+            f"filter=lambda t, p, s, rows: Verdicts({ROWS} * 1, tuple)",
+            "its answer.passed is an array of int64 (3,)",
+        ),
         (f"filter=lambda t, p, s, rows: Verdicts(~{ROWS}, lambda: 1 / 0)", "ZeroDivisionError"),
         ("pre_score=lambda *_: PreScoreResult(shared=[1]), score=lambda *_: None", "unhashable"),
-        ("score=lambda *_: [1.0, 2.0]", "score returns list instead of numpy.ndarray | None"),
+        ("score=lambda *_: [1.0, 2.0]", "score returns list instead of ndarray | None"),
         (f"score=lambda t, p, s, rows: {ROWS} * np.nan", "a score is not a finite number"),
         ("tiers=lambda *_: None", "tiers returns NoneType"),
         ("reserve=lambda *_: None", "reserve returns NoneType instead of ReserveResult"),
-        ("reserve=lambda *_: ReserveResult(status=None)", "reserve returns a status that is NoneT"),
+        (
+            "reserve=lambda *_: ReserveResult(status=None)",
+            "reserve: its answer.status is NoneType instead of Status",
+        ),
         ("permit=lambda *_: Status.SUCCESS", "permit returns Status instead of PermitResult"),
         ("pre_bind=lambda *_: True", "pre_bind returns bool instead of PreBindResult"),
-        ("post_bind=lambda *_: None", "post_bind returns NoneType instead of list | tuple"),
+        ("post_bind=lambda *_: None", "post_bind returns NoneType instead of Sequence"),
     ],
 )
 def test_what_the_scheduler_cannot_use_fails_the_pod_alone(points, said, install):
