@@ -227,6 +227,18 @@ OUTCOMES: Mapping[str, tuple[list[Answer], BindOutcome, str, str]] = {
     "storage that is full": ([refusal(409, FULL), pod_json()], B.PUT_OFF, "POST GET", "not bound"),
     "storage that was late": ([refusal(409, LATE), pod_json(node="n1")], B.BOUND, "POST GET", ""),
     "not found": ([refusal(404, 'pods "p" not found')], B.GONE, "POST", "not found"),
+    "no namespace": (
+        [refusal(404, 'namespaces "d" not found')],
+        B.REFUSED,
+        "POST",
+        "namespaces",
+    ),
+    "404 of a webhook": (
+        [refusal(404, 'admission webhook "w" denied the request: quota not found')],
+        B.REFUSED,
+        "POST",
+        "quota",
+    ),
     "404 of another": (
         [reply(404, b"404 page not found")],
         B.REFUSED,
