@@ -372,6 +372,20 @@ class TestFence:
             assert outcome is B.PUT_OFF
             assert script.calls == "POST"
 
+    async def test_an_event_that_is_on_its_way_when_another_is_to_lead_is_told(self):
+        left = [True, False]
+        async with serving(reply(201)) as script, session_to(script) as session:
+
+            def may_write() -> bool:
+                if len(left) == 1:
+                    gate.retire()
+                return left.pop(0)
+
+            gate = Gate(session, wiring(), may_write=may_write)
+            with await gate.place(Priority.EVENT) as place:
+                await place.request("POST", "/x", body=b"{}")
+            assert script.calls == "POST"
+
     async def test_reading_and_the_lease_pass(self):
         async with serving(pod_json(), reply(200)) as script, session_to(script) as session:
             gate = Gate(session, wiring(), may_write=lambda: False)
