@@ -243,7 +243,9 @@ class Bindings:
         """Writes a patch that nothing depends on; a failure is logged."""
         why_not = await self.edge.writer.patch(effect)
         if why_not:
-            log.warning('Not written %s="%s" reason="%s"', effect.kind, effect.name, why_not)
+            key = f"{effect.namespace}/{effect.name}" if effect.namespace else effect.name
+            what = effect.kind.lower()
+            log.warning('Patch after the binding failed %s="%s" reason="%s"', what, key, why_not)
 
 
 def marked(pod: Pod, annotations: Mapping[str, str], labels: Mapping[str, str]) -> Pod:

@@ -395,11 +395,13 @@ class InForce:
             return  # so they did now, and told of all that is new
         news, self._told = _changed(self.sources, self._told, bundle), bundle
         folders = {_folder(name) for name in bundle.files}
+        named = [source for source in sources or news if source.folder in folders]
+        whose = {"", *[source.tenant for source in named]}
         log.info(
             'Policies in force source="%s" bundle="%s" policies="%s"',
-            ", ".join(source.title for source in sources or news if source.folder in folders),
+            ", ".join(source.title for source in named),
             bundle.hash,
-            ",".join(plan.name for plan in bundle.plans),
+            ",".join(p.name for p in bundle.plans if bundle.tenants.get(p.name, "") in whose),
         )
         for source in news:
             if self._refusal_of(source) is None:

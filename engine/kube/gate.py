@@ -13,6 +13,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from enum import IntEnum
+from functools import partial
 from typing import Final, Unpack
 
 import msgspec
@@ -74,7 +75,7 @@ class Place(msgspec.Struct, frozen=True, eq=False):
         if method != "GET" and gate.fences(self._priority):
             if not gate.may_write():
                 raise Fenced("not sent, as this replica does not lead")
-            options["may_leave"] = gate.may_write
+            options["may_leave"] = partial(gate.may_leave, self._priority)
         options.setdefault("timeout_seconds", _TIMEOUT_SECONDS)
         began = monotonic()
         try:
@@ -182,6 +183,10 @@ class Gate:
         if self._retired and priority is Priority.EVENT:
             return False
         return priority is not _LEASE
+
+    def may_leave(self, priority: Priority) -> bool:
+        """Whether such a write may be sent now: it was begun while it might."""
+        return self.may_write() or not self.fences(priority)
 
     def retire(self) -> None:
         """Another replica leads from now on: what has happened is told, nothing else is written."""

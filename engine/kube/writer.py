@@ -5,7 +5,7 @@ outcome is not is asked for, not guessed: by whoever wanted it, as often as it t
 
     POST binding ─┬─ 2xx, 409 assigned to our node ──────────▶ BOUND
                   ├─ 409 assigned to another ────────────────▶ TAKEN
-                  ├─ 404, 409 other UID or being deleted ────▶ GONE
+                  ├─ 404 pods "...", 409 other UID or going ─▶ GONE
                   ├─ 401, 429 ── Retry-After, until the bound ▶ PUT_OFF
                   ├─ nothing was sent ───────────────────────▶ PUT_OFF
                   ├─ 409 held by gates, other 4xx ───────────▶ REFUSED
@@ -52,6 +52,7 @@ _LOG = logging.getLogger(__name__)
 
 _ASSIGNED = re.compile(r'already assigned to node "?([^\s"]+)"?')
 _NEVER_BOUND_AGAIN = ("Precondition failed: UID", "is being deleted")
+_NO_POD = 'pods "'
 _GATED = "non-empty .spec.schedulingGates"
 _BAD_REQUEST = 400
 _UNAUTHORIZED = 401
@@ -146,8 +147,9 @@ def _refused(effect: Bind, error: StatusError) -> Answer:
     if error.server_fault or error.code < _BAD_REQUEST:
         outcome = BindOutcome.UNKNOWN
     elif isinstance(error, NotFound):
-        # A pod that is dropped comes back with a change only: another's 404 does not do.
-        outcome = BindOutcome.GONE if error.of_object else BindOutcome.REFUSED
+        # A pod that is dropped comes back with a change only: a 404 of another server, of a webhook
+        # or about its namespace, which may have been removed before the pod, does not do.
+        outcome = BindOutcome.GONE if _NO_POD in error.message else BindOutcome.REFUSED
     elif not isinstance(error, Conflict):
         pass
     elif any(text in error.message for text in _NEVER_BOUND_AGAIN):

@@ -235,6 +235,18 @@ OUTCOMES: Mapping[str, tuple[list[Answer], BindOutcome, str, str]] = {
     "storage that is full": ([refusal(409, FULL), pod_json()], B.PUT_OFF, "POST GET", "not bound"),
     "storage that was late": ([refusal(409, LATE), pod_json(node="n1")], B.BOUND, "POST GET", ""),
     "not found": ([refusal(404, 'pods "p" not found')], B.GONE, "POST", "not found"),
+    "no namespace": (
+        [refusal(404, 'namespaces "d" not found')],
+        B.REFUSED,
+        "POST",
+        "namespaces",
+    ),
+    "404 of a webhook": (
+        [refusal(404, 'admission webhook "w" denied the request: quota not found')],
+        B.REFUSED,
+        "POST",
+        "quota",
+    ),
     "404 of another": (
         [reply(404, b"404 page not found")],
         B.REFUSED,
@@ -366,6 +378,20 @@ class TestFence:
             gate = Gate(session, wiring(), may_write=lambda: left.pop(0))
             outcome, _ = await KubeBinder(gate).bind(BIND)
             assert outcome is B.PUT_OFF
+            assert script.calls == "POST"
+
+    async def test_an_event_that_is_on_its_way_when_another_is_to_lead_is_told(self):
+        left = [True, False]
+        async with serving(reply(201)) as script, session_to(script) as session:
+
+            def may_write() -> bool:
+                if len(left) == 1:
+                    gate.retire()
+                return left.pop(0)
+
+            gate = Gate(session, wiring(), may_write=may_write)
+            with await gate.place(Priority.EVENT) as place:
+                await place.request("POST", "/x", body=b"{}")
             assert script.calls == "POST"
 
     async def test_reading_and_the_lease_pass(self):

@@ -250,6 +250,16 @@ async def test_what_postbind_sets_is_written_when_the_pod_is_bound_and_only_then
     assert made.edge.patches == [("a", {"metadata": {"uid": "uid-default-a", **meta}})]
 
 
+async def test_what_postbind_could_not_set_is_told_of_its_pod(caplog):
+    made = world("postbind: annotate example.com/at = node.name\n")
+    made.edge.patch_answers.append("403 Forbidden: cannot patch")
+    made.comes("a")
+    await made.turn()
+    await made.scheduler.drain()
+    (told,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert told.endswith('pod="default/a" reason="403 Forbidden: cannot patch"')
+
+
 @pytest.mark.parametrize("together", [True, False])
 async def test_a_prefilter_over_nodes_is_asked_with_the_pods_that_were_placed_before(together):
     made = world(

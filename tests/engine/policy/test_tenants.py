@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import logging
 import sys
 from datetime import UTC
 
@@ -176,6 +177,17 @@ def test_a_namespace_made_anew_has_nothing_of_the_one_before():
     assert [names for names, _ in world.edit("team-a", None)] == [["own"]]
     world.seen.clear()
     assert world.edit("team-a", {"a.policy": BROKEN}) == []
+
+
+def test_the_log_of_an_edit_does_not_name_the_policies_of_every_namespace(caplog):
+    """There may be thousands of them, and an edit every half second."""
+    caplog.set_level(logging.INFO)
+    world = started({f"team-{n}": {"x.policy": LABEL} for n in range(3)})
+    caplog.clear()
+    world.edit("team-1", {"y.policy": LABEL})
+    (told,) = [one for one in caplog.messages if one.startswith("Policies in force")]
+    assert 'source="ConfigMap team-1/berth-policies"' in told
+    assert told.endswith('policies="own,team-1/y"')
 
 
 def calls_of_an_edit(namespaces):
