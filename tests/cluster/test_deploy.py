@@ -38,6 +38,7 @@ EVERYTHING = (
     "--set=imagePullSecrets[0].name=registry",
     "--set=tolerations[0].operator=Exists",
     "--set=serviceMonitor.labels.release=prometheus",
+    "--set=commonLabels.owner=platform",
     "--set=podLabels.team=platform",
     "--set=podAnnotations.team=platform",
     "--set=extraArgs[0]=-v",
@@ -92,6 +93,15 @@ def test_values_that_cannot_work_are_refused(flag, said):
     done = manifests.helm("template", "berth", manifests.CHART, flag, check=False)
     assert done.returncode != 0
     assert said in done.stderr
+
+
+def test_labels_that_a_cluster_demands_and_a_mesh_reads_are_on_all_objects_and_on_all_pods():
+    there = manifests.objects(manifests.template(*EVERYTHING))
+    assert {one["metadata"]["labels"].get("owner") for one in there} == {"platform"}
+    pods = [one["spec"]["template"]["metadata"] for one in there if one["kind"] == "Deployment"]
+    assert len(pods) == 3
+    assert all(one["labels"]["team"] == "platform" for one in pods)
+    assert all(one["annotations"]["team"] == "platform" for one in pods)
 
 
 def test_values_may_say_what_a_configuration_file_says(tmp_path):

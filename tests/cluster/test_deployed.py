@@ -23,6 +23,7 @@ pytestmark = pytest.mark.cluster
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{manifests.NAMESPACE}/leases"
 #: What the roles allow for kinds that this server does not have.
 ABSENT = {
     ("scheduling.k8s.io", "podgroups", "watch"),
@@ -59,7 +60,13 @@ def test_the_roles_allow_what_is_done_and_nothing_else(deployed):
     deployed.create(CRDS, defined("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup"))
     groups = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
     wait_until("pod groups are there", lambda: deployed.plane.request("GET", groups)[0] == 200)
+    # Who leads does not watch the lease, so it follows another until that one gives it up.
+    spec = {"holderIdentity": "other", "leaseDurationSeconds": 3600}
+    lease = deployed.create(LEASES, {"metadata": {"name": "berth"}, "spec": spec})
     berth.start()
+    deployed.wait_for("coordination.k8s.io", "leases", "watch")
+    given_up = lease | {"spec": {"leaseDurationSeconds": 1}}
+    assert deployed.plane.request("PUT", f"{LEASES}/berth", given_up)[0] == 200
     deployed.pod("small", priority="low", cpu="2")
     wait_until("the first is bound", lambda: deployed.node_of("small") == "a")
     deployed.pod("important", priority="high", cpu="1")
@@ -70,6 +77,8 @@ def test_the_roles_allow_what_is_done_and_nothing_else(deployed):
     for verb in ("create", "patch"):
         deployed.wait_for("", "configmaps", verb)
     deployed.wait_for("coordination.k8s.io", "leases", "update")
+    deployed.plane.request("DELETE", f"{LEASES}/berth")
+    deployed.wait_for("coordination.k8s.io", "leases", "create")
     assert deployed.shown("/metrics", deployed.scraper()) == 200
     may = allowed(deployed.objects)
     did = deployed.did()

@@ -78,7 +78,7 @@ def test_health_is_for_everybody_and_the_rest_for_those_who_may(berth, control_p
     status, text = get(berth.port, "/readyz?verbose")
     assert status == 200
     assert re.findall(r"^\[\+\](\S+) ok$", text, re.MULTILINE) == [
-        "ping", "leaderElection", "sched-handler-sync", "policies", "shutdown",
+        "ping", "leaderElection", "sched-handler-sync", "watches", "policies", "shutdown",
     ]  # fmt: skip
     assert text.endswith("readyz check passed\n")
 
