@@ -10,6 +10,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
+from engine.cache.otherpods import QUEUE, TIMES
 from engine.cli.convert import converted
 from engine.configuration.scheduler import ProfileDocument
 from engine.framework.events import Resource
@@ -68,6 +69,8 @@ class Original(World):
     def __init__(self, tmp_path, plugins, args=None):
         super().__init__(rules=rules(tmp_path, plugins, args), nodes=())
         self.server = Server(self)
+        self.queue.on_change = lambda queued: self.cache.set_queued(queued.pod, queued.times)
+        self.cache.attend(frozenset({QUEUE, TIMES}))
 
     def quotas(self, **amounts):
         """Namespace -> (minimum, maximum), each `cpu=..., memory=...`."""
@@ -92,7 +95,7 @@ class Original(World):
         self.server.watch()
         return pod
 
-    async def ends(self, seconds=120):
+    async def ends(self, seconds=40):
         """Who is on which node after so many seconds."""
         for _ in range(seconds):
             await self.turn(after=1.0)
