@@ -183,6 +183,21 @@ async def test_coscheduling_a_group_that_fails_keeps_no_other_waiting(tmp_path):
     assert sorted(await made.ends()) == ["p2"]
 
 
+@pytest.mark.parametrize(
+    ("percent", "room", "waits"),
+    [(10, 9, True), (10, 8, False), (0, 9, False), (100, 1, True), (50, 6, True), (50, 4, False)],
+)
+async def test_coscheduling_members_wait_if_few_are_missing(tmp_path, percent, room, waits):
+    args = {"permitWaitingTimeSeconds": 10, "podGroupRejectPercentage": percent}
+    made = Original(tmp_path, COSCHEDULING, {"Coscheduling": args})
+    made.handlers.nodes.on_add(make_node("fake-node", cpu=str(room)))
+    made.groups(pg1=10)
+    for number in range(10):
+        made.comes(f"p{number}", group="pg1", cpu="1")
+    await made.turn()
+    assert len(made.scheduler.waiting_pods) == (room if waits else 0)
+
+
 # ---- CapacityScheduling
 
 
