@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dsl.collective import Amounts, Claims, Evictions, Limits, QuotaUse
 from dsl.schema import request_unit
 from dsl.types import NUMBER, TEXT, number_of, quoted, show
+from engine.pods.podinfo import BUILT_IN
 
 _NONE: Final = Limits()
 #: Quotas that a rejection names.
@@ -27,7 +28,7 @@ def over_maximum(use: QuotaUse) -> list[str]:
     """Returns the resources of which the pod would bring its quota above the maximum."""
     if use.key is None:
         return []
-    most = use.limits.get(use.key, _NONE).maximum
+    most = _compared(use, use.limits.get(use.key, _NONE).maximum)
     return _over(most, use.used.get(use.key, {}), use.asked, use.before)
 
 
@@ -43,8 +44,17 @@ def over_minimum_with_pod(use: QuotaUse) -> list[str]:
     if use.key is None:
         return []
     own = use.limits.get(use.key, _NONE).minimum
-    least = {name: own.get(name, 0.0) for name in use.pool.minimum}
+    least = _compared(use, {name: own.get(name, 0.0) for name in use.pool.minimum})
     return _over(least, use.used.get(use.key, {}), use.asked, use.before)
+
+
+def _compared(use: QuotaUse, amounts: Amounts) -> Amounts:
+    """Returns those of resources that every node has, and those that the pod asks for.
+
+    A pod that needs no card is not held by the cards that others of its quota use.
+    """
+    asks = {name for part in (use.asked, use.before) for name, amount in part.items() if amount}
+    return {name: amounts[name] for name in amounts if name in BUILT_IN or name in asks}
 
 
 def coming(use: QuotaUse) -> list[Amounts]:

@@ -17,6 +17,14 @@ _COOKBOOK: Final = (
 )
 _OF_GANGS: Final = "`gang: by pod.group` has the topology of PodGroups with it"
 _VOLUMES: Final = "NodeVolumeLimits counts these volumes, too"
+_GANG: Final = """\
+sort: pod.priority desc, group.last_failure ?? group.created ?? pod.first_attempt_at,
+  pod.namespace, pod.name
+gang: pod.label[scheduling.x-k8s.io/pod-group] is not "" ->
+  by pod.label[scheduling.x-k8s.io/pod-group] min group.min_member
+  wait {wait}s backoff {rest}s reject above {percent}% missing
+"""
+"""The bundled policy for Coscheduling, which has one share of members that may be missing."""
 Arguments = Mapping[str, Any]
 _HOUR: Final = 3600
 _OLD: Final = {"deniedPGExpirationTimeSeconds", "kubeConfigPath", "kubeMaster"}
@@ -149,15 +157,11 @@ def _coscheduling(args: Arguments) -> Converted:
         for seconds in (wait, rest)
         if seconds > _HOUR
     ]
-    percent = given.pod_group_reject_percentage
-    if percent != _REJECTED_ABOVE:
-        lost.append(
-            f"podGroupRejectPercentage: {percent}: the policy has {_REJECTED_ABOVE}; with the lines"
-            f" of docs/recipes/coscheduling.md as your own write `reject above {percent}% missing`"
-        )
     lost += [f"its argument {one}, which newer versions lack" for one in sorted(_OLD & args.keys())]
-    given_to = f"permit_wait = {min(wait, _HOUR)}s, backoff = {min(rest, _HOUR)}s"
-    return Converted(f"coscheduling ({given_to})", tuple(lost))
+    wait, rest, percent = min(wait, _HOUR), min(rest, _HOUR), given.pod_group_reject_percentage
+    if percent != _REJECTED_ABOVE:
+        return Converted("", tuple(lost), rules=_GANG.format(wait=wait, rest=rest, percent=percent))
+    return Converted(f"coscheduling (permit_wait = {wait}s, backoff = {rest}s)", tuple(lost))
 
 
 class _MetadataArgs(_Args, frozen=True, kw_only=True):

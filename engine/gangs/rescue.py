@@ -41,6 +41,8 @@ _MOST_REFUSED: Final = 8
 
 A leader that they need beside them may follow, so others get one slice each.
 """
+_MOST_BRIEFLY: Final = 100
+"""Those others, of all domains: some ten milliseconds each."""
 Domain = NDArray[np.intp] | None
 """The rows that may be emptied; None is the whole cluster."""
 _NOTHING: Final = PostFilterResult(unschedulable(), nominated="")
@@ -76,7 +78,7 @@ class Rescuers:
         self.only_wait = False
         self._asked = 0
         self._refused = 0  # since the last one that has a place
-        self._most_refused = MOST_ASKED
+        self._most_refused = _MOST_REFUSED
         self._there: list[Chosen] = []
         self._found: list[tuple[QueuedPod, PostFilterResult]] = []
 
@@ -84,7 +86,7 @@ class Rescuers:
         """What would let enough members start; nothing found: there is no way, or only to wait."""
         each: list[Rescue] = []
         domains = domains[:MOST_DOMAINS]
-        self._most_refused = MOST_ASKED // max(1, len(domains))
+        self._most_refused = _MOST_REFUSED + _MOST_BRIEFLY // max(1, len(domains))
         for rows in domains:
             if self._asked >= MOST_ASKED:
                 break

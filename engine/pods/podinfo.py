@@ -45,7 +45,7 @@ PODS: Final = "pods"
 DEFAULT_CPU_MILLI: Final = 100
 DEFAULT_MEMORY_BYTES: Final = 200 << 20
 _DEFAULTS: Final = {CPU: parse("100m"), MEMORY: parse(DEFAULT_MEMORY_BYTES)}
-_BUILT_IN: Final = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE))
+BUILT_IN: Final = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE))
 _HUGE_PAGES: Final = "hugepages-"
 _NATIVE: Final = "kubernetes.io/"
 _NAMES_REMEMBERED: Final = 1 << 10
@@ -270,7 +270,7 @@ def taken(wanted: HostPort, used: Iterable[HostPort]) -> bool:
 
 def is_counted(name: str) -> bool:
     """True for a resource that nodes are filtered and scored by; others are not looked at."""
-    return name in _BUILT_IN or is_scalar_resource(name)
+    return name in BUILT_IN or is_scalar_resource(name)
 
 
 # ---- what a pod comes to ---------------------------------------------------------------------

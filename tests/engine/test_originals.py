@@ -10,6 +10,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
+from engine.cache.otherpods import QUEUE, TIMES
 from engine.cli.convert import converted
 from engine.configuration.scheduler import ProfileDocument
 from engine.framework.events import Resource
@@ -68,6 +69,8 @@ class Original(World):
     def __init__(self, tmp_path, plugins, args=None):
         super().__init__(rules=rules(tmp_path, plugins, args), nodes=())
         self.server = Server(self)
+        self.queue.on_change = lambda queued: self.cache.set_queued(queued.pod, queued.times)
+        self.cache.attend(frozenset({QUEUE, TIMES}))
 
     def quotas(self, **amounts):
         """Namespace -> (minimum, maximum), each `cpu=..., memory=...`."""
@@ -92,7 +95,7 @@ class Original(World):
         self.server.watch()
         return pod
 
-    async def ends(self, seconds=120):
+    async def ends(self, seconds=40):
         """Who is on which node after so many seconds."""
         for _ in range(seconds):
             await self.turn(after=1.0)
@@ -178,6 +181,21 @@ async def test_coscheduling_a_group_that_fails_keeps_no_other_waiting(tmp_path):
         made.comes(f"p1-{number}", group="pg1", cpu="4", priority=MID)
     made.comes("p2", group="pg2", cpu="2", priority=MID)
     assert sorted(await made.ends()) == ["p2"]
+
+
+@pytest.mark.parametrize(
+    ("percent", "room", "waits"),
+    [(10, 9, True), (10, 8, False), (0, 9, False), (100, 1, True), (50, 6, True), (50, 4, False)],
+)
+async def test_coscheduling_members_wait_if_few_are_missing(tmp_path, percent, room, waits):
+    args = {"permitWaitingTimeSeconds": 10, "podGroupRejectPercentage": percent}
+    made = Original(tmp_path, COSCHEDULING, {"Coscheduling": args})
+    made.handlers.nodes.on_add(make_node("fake-node", cpu=str(room)))
+    made.groups(pg1=10)
+    for number in range(10):
+        made.comes(f"p{number}", group="pg1", cpu="1")
+    await made.turn()
+    assert len(made.scheduler.waiting_pods) == (room if waits else 0)
 
 
 # ---- CapacityScheduling

@@ -423,6 +423,42 @@ async def test_borrowing_one_resource_does_not_cost_the_minimum_of_another(cpu, 
     assert made.edge.evictions == evicted
 
 
+def gpu_quotas(made, **amounts):
+    for namespace, (least, most) in amounts.items():
+        each = [dict(zip(("cpu", GPU), one, strict=True)) for one in (least, most)]
+        spec = dict(zip(("min", "max"), each, strict=True))
+        meta = {"name": "q", "namespace": namespace}
+        made.objects.on_add(from_builtins(ElasticQuota, {"metadata": meta, "spec": spec}))
+
+
+@pytest.mark.parametrize(("gpu", "evicted"), [("0", ["b-cpu"]), ("1", [])])
+async def test_who_asks_for_no_card_takes_its_cores_back_though_its_quota_borrows_cards(
+    gpu, evicted
+):
+    made = Quotas(ELASTIC, nodes=())
+    made.handlers.nodes.on_add(make_node("n1", cpu="20", **{GPU: "8"}))
+    gpu_quotas(made, a=(("4", "2"), ("20", "8")), b=(("4", "4"), ("20", "8")))
+    for number in range(3):
+        made.runs(f"a{number}", spec=with_gpu("0") | {"nodeName": "n1"})
+    made.runs("b-cpu", "b", cpu="8")
+    made.comes("p", namespace="a", spec=with_gpu("2", gpu))
+    await settle(made)
+    assert made.edge.evictions == evicted
+
+
+@pytest.mark.parametrize(("gpu", "placed"), [("0", True), ("1", False)])
+async def test_who_asks_for_no_card_is_not_held_by_the_cards_of_others(gpu, placed):
+    """The maximum is below what its quota uses."""
+    made = Quotas(ELASTIC, nodes=())
+    made.handlers.nodes.on_add(make_node("n1", cpu="20", **{GPU: "8"}))
+    gpu_quotas(made, a=(("4", "4"), ("20", "2")))
+    for number in range(3):
+        made.runs(f"a{number}", spec=with_gpu("0") | {"nodeName": "n1"})
+    made.comes("p", namespace="a", spec=with_gpu("2", gpu))
+    await settle(made)
+    assert made.placed("p") is placed
+
+
 async def test_pods_of_a_deleted_node_are_not_counted_as_reclaimable():
     made = Quotas(ELASTIC, nodes=("n1", "n2"), a=("2", "4"), b=("3", "5"))
     made.runs("a0", cpu="1")

@@ -15,6 +15,7 @@ from engine.plugins.profiles import make_profiles
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.findings import new_compiler
 from engine.policy.sources import policies_in
+from tests.engine.policy.builders import compiled
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 NETWORK = {
@@ -216,15 +217,32 @@ def test_what_the_policy_for_gangs_does_not_have_is_said(world):
         "    use coscheduling (permit_wait = 60s, backoff = 0s)"
     ]
     assert world.told() == []
-    [line] = use(
-        podGroupBackoffSeconds=7200, podGroupRejectPercentage=50, deniedPGExpirationTimeSeconds=3
-    )
+    [line] = use(podGroupBackoffSeconds=7200, deniedPGExpirationTimeSeconds=3)
     assert line == "    use coscheduling (permit_wait = 60s, backoff = 3600s)"
-    [longer, percentage, old] = world.told()
+    [longer, old] = world.told()
     assert "7200 seconds are more than the hour" in longer
-    assert "write `reject above 50% missing`" in percentage
     assert "its argument deniedPGExpirationTimeSeconds, which newer versions lack" in old
     world.loaded()
+
+
+@pytest.mark.parametrize("percent", [0, 50, 100])
+def test_the_share_of_a_group_that_may_be_missing_is_kept(world, percent):
+    args = {"permitWaitingTimeSeconds": 7, "podGroupRejectPercentage": percent}
+    two = [
+        profile(name, {"permit": {"enabled": [{"name": "Coscheduling"}]}}, Coscheduling=args)
+        for name in "ab"
+    ]
+    world.write(*two)
+    _, bundle = world.loaded()
+    own, usual = bundle.plans[0], compiled({"p.policy": "use coscheduling (permit_wait = 7s)\n"})
+    words = own.gangs[0].text.split()
+    assert " ".join(words[-4:]) == f"reject above {percent}% missing"
+    [same] = [plan for plan in usual.plans if plan.gangs]
+    assert " ".join(words[:-7]) == " ".join(same.gangs[0].text.split()[:-7])
+    assert [" ".join(one.text.split()) for one in own.sorts] == [
+        " ".join(one.text.split()) for one in same.sorts
+    ]
+    assert world.told() == []
 
 
 @pytest.mark.parametrize(
