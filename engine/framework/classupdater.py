@@ -524,16 +524,14 @@ class ClassUpdater:
 
         Both are borrowed.
         """
-        present = snapshot.nodes.present[rows]
         joint, filters = keys.joint, keys.filters
         at_once = None
         if joint is not None:
             at_once = self._runner.guard(keys.joint_name, "Filter", joint.totals, snapshot, rows)
         if at_once is None:
-            passed, totals, filters = present.copy(), None, keys.by_row
+            passed, totals, filters = snapshot.nodes.present[rows].copy(), None, keys.by_row
         else:
             passed, totals = at_once
-            passed &= present
         for filtering in filters:
             shared = filtering.shared
             if shared is None:
