@@ -62,7 +62,11 @@ class Shares:
         """Catches up; False if an amount is too large for exact floats."""
         place, nodes = self._place, snapshot.nodes
         same = nodes is self._nodes and place.layout == snapshot.layout
-        if not (same and place.generation == snapshot.generation):
+        before, row, _ = snapshot.last
+        if same and before == place.generation:
+            place.generation = snapshot.generation
+            self._set(row)
+        elif not (same and place.generation == snapshot.generation):
             changes = place.read(snapshot)
             if not same or changes is None:
                 self._renew(nodes)
