@@ -27,14 +27,9 @@ COUNTED: Final = {CPU: NONZERO_CPU, MEMORY: NONZERO_MEMORY}
 """What is summed up of each for scores."""
 _FEW_ROWS: Final = 8
 _ALL: Final = slice(None)
-_THERE: Final = slice(0, 4)
-_MOVED: Final = slice(4, 8)
-_ROOM: Final = slice(8, 10)
-_MORE: Final = 10
-_LINES: Final = 11
-_LEFT: Final = slice(0, 2)
-_HELD: Final = slice(2, 4)
-_BOTH: Final = slice(1, 3)
+# Lines, in the order of `Shares._write`, and those of what is computed of the moved ones.
+_THERE, _MOVED, _ROOM, _MORE, _LINES = slice(0, 4), slice(4, 8), slice(8, 10), 10, 11
+_LEFT, _BOTH, _HELD = slice(0, 2), slice(1, 3), slice(2, 4)
 _ANY_ROOM: Final = -float(1 << 62)
 _FULL: Final = -np.inf
 
