@@ -71,7 +71,7 @@ class NodeChanges:
     def since(self, generation: int) -> Changes | None:
         """See `Snapshot.changes_since`; None also where a full pass is cheaper."""
         behind = self.generation - generation
-        if behind > min(LOG_ROWS, max(_FEW_ROWS, self._nodes.size >> 1)):
+        if behind > _FEW_ROWS and behind > min(LOG_ROWS, self._nodes.size >> 1):
             return None
         if behind <= 0:
             return NO_CHANGES

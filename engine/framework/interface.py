@@ -270,7 +270,7 @@ class Joint(Protocol):
     def totals(self, snapshot: Snapshot, rows: Rows) -> tuple[BoolColumn, Scores] | None:
         """Which of the rows pass, and their weighted total scores; None: ask each plugin.
 
-        Borrowed until the next call, and may be written to.
+        Rows without a node do not pass. Borrowed until the next call, and may be written to.
         """
         ...
 

@@ -95,15 +95,13 @@ class PreFiltered:
 
 
 class Said(NamedTuple):
-    """What plugins said of a class of pods; see `PluginRunner.alike`."""
+    """What plugins said of a class of pods, at a layout and `nodes_generation`; see `alike`."""
 
     key: Key
     pre: PreFiltered
     scorings: list[Scoring]
     results: Mapping[tuple[str, type], PreResult]
-    """By plugin."""
     at: tuple[int, int]
-    """The layout, and the last change of more than pods."""
 
 
 class _PartMemo(Generic[_T]):
@@ -117,9 +115,7 @@ class _PartMemo(Generic[_T]):
 
     def keep(self, key: Key | None, asked: PreResult, found: _T | None) -> None:
         """Keeps the filter or score found for a key if it depends on the pod alone."""
-        if key is None or self.place < 0 or asked.version is not None:
-            return
-        if asked.scope is _ROW:
+        if key is not None and self.place >= 0 and asked.version is None and asked.scope is _ROW:
             if len(self.parts) >= _MOST_PARTS:
                 self.parts.clear()
             self.parts[key[self.place]] = found

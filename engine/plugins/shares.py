@@ -27,12 +27,9 @@ COUNTED: Final = {CPU: NONZERO_CPU, MEMORY: NONZERO_MEMORY}
 """What is summed up of each for scores."""
 _FEW_ROWS: Final = 8
 _ALL: Final = slice(None)
-_THERE: Final = slice(0, 2)
-_ROOM: Final = slice(2, 4)
-_LEFT: Final = slice(4, 6)
-_HELD: Final = slice(6, 8)
-_MORE: Final = 8
-_LINES: Final = 9
+# Lines, in the order of `Shares._write`, and those of what is computed of the moved ones.
+_THERE, _MOVED, _ROOM, _MORE, _LINES = slice(0, 4), slice(4, 8), slice(8, 10), 10, 11
+_LEFT, _BOTH, _HELD = slice(0, 2), slice(1, 3), slice(2, 4)
 _ANY_ROOM: Final = -float(1 << 62)
 _FULL: Final = -np.inf
 
@@ -60,7 +57,11 @@ class Shares:
         """Catches up; False if an amount is too large for exact floats."""
         place, nodes = self._place, snapshot.nodes
         same = nodes is self._nodes and place.layout == snapshot.layout
-        if not (same and place.generation == snapshot.generation):
+        before, row, _ = snapshot.last
+        if same and before == place.generation:
+            place.generation = snapshot.generation
+            self._set(row)
+        elif not (same and place.generation == snapshot.generation):
             changes = place.read(snapshot)
             if not same or changes is None:
                 self._renew(nodes)
@@ -95,10 +96,11 @@ class Shares:
         self._write(_ALL)
 
     def _write(self, rows: slice | NDArray[np.intp]) -> None:
-        """Of each resource twice what is there, free, 200 times free as scores count it, and held.
+        """Of each resource twice what is there, 200 times free as scores count it, held, and free.
 
-        Free is minus infinity where no pod more may come. The last line is 150 less the balance of
-        what is held. Amounts that are no exact floats are 1.
+        What is there stands above both that it divides. Free is minus infinity where no pod more
+        may come, as on rows without a node. The last line is 150 less the balance of what is held.
+        Amounts that are no exact floats are 1.
         """
         assert self._nodes is not None
         nodes = self._nodes
@@ -112,11 +114,13 @@ class Shares:
                 wrong |= (amount < 0) | (amount >= EXACT)
             odd |= wrong
             there, held, used = (np.where(wrong, 1, amount) for amount in (there, held, used))
-            lines[i], lines[2 + i], lines[6 + i] = 2 * there, there - held, held
-            lines[4 + i] = (there - used) * _TWICE
+            lines[i] = lines[2 + i] = 2 * there
+            lines[4 + i], lines[6 + i] = (there - used) * _TWICE, held
+            lines[8 + i] = there - held
         full = nodes.pod_count[rows] >= nodes.allocatable(PODS)[rows]
-        lines[2][full] = _FULL
-        np.subtract(HALF + MAX_SCORE, _balance(lines[_HELD] / lines[_THERE]), out=lines[_MORE])
+        lines[8][full] = _FULL
+        halves = lines[_MOVED][_HELD] / lines[_HELD]
+        np.subtract(HALF + MAX_SCORE, _balance(halves), out=lines[_MORE])
         self._lines[:, rows] = lines
         odd &= nodes.present[rows]
         if isinstance(rows, slice):
@@ -133,12 +137,13 @@ class Shares:
             if not (0 < there < EXACT and 0 <= held < EXACT and 0 <= used < EXACT):
                 there = held = used = 1
                 odd = True
-            cells[i][row], cells[2 + i][row], cells[6 + i][row] = 2 * there, there - held, held
-            cells[4 + i][row] = (there - used) * _TWICE
+            cells[i][row] = cells[2 + i][row] = 2 * there
+            cells[4 + i][row], cells[6 + i][row] = (there - used) * _TWICE, held
+            cells[8 + i][row] = there - held
             shares.append(min(held / there, 1.0))
         counts, limits = self._pods
         if counts[row] >= limits[row]:
-            cells[2][row] = _FULL
+            cells[8][row] = _FULL
         balance = int((1 - abs(shares[0] - shares[1]) / 2) * MAX_SCORE)
         cells[_MORE][row] = HALF + MAX_SCORE - balance
         if odd and self._present[row]:
@@ -178,9 +183,11 @@ class FitAndBalance:
         amounts = (*self._needs, *self._adds, *self._counts)
         self.exact = min(amounts) >= 0 and max(amounts) < EXACT
         needs = [need or _ANY_ROOM for need in self._needs]
-        counts = [n * _TWICE for n in self._counts]
-        # Each stands upright, beside the lines.
-        self._upright = np.array([*needs, *self._adds, *counts], np.float64).reshape(3, 2, 1)
+        moves = [*(-n * _TWICE for n in self._counts), *self._adds]
+        # They stand upright, beside the lines.
+        self._upright = np.array([*moves, *needs], np.float64).reshape(6, 1)
+        weights = self._least, self._even
+        self._weights = None if weights == (1.0, 1.0) else np.array(weights).reshape(2, 1)
 
     def totals(self, snapshot: Snapshot, rows: Rows) -> tuple[BoolColumn, Scores] | None:
         """See `Joint.totals`."""
@@ -188,45 +195,27 @@ class FitAndBalance:
         if not shares.refresh(snapshot):
             return None
         lines, floats, flags = shares.lines(rows)
-        passed = np.greater_equal(lines[_ROOM], self._upright[0], out=flags)[0]
+        passed = np.greater_equal(lines[_ROOM], self._upright[4:], out=flags)[0]
         passed &= flags[1]
         for name, need in self._more:
             nodes = snapshot.nodes
             passed &= nodes.allocatable(name)[rows] - nodes.requested(name)[rows] >= need
-        totals: Scores | None = None
-        if self._least:
-            totals = self._of_least(lines, floats[:2])
-        if self._even:
-            even = self._of_even(lines, floats[2:])
-            totals = even if totals is None else np.add(totals, even, out=totals)
-        if totals is None:
-            totals = floats[0]
-            totals[:] = 0.0
-        return passed, totals
-
-    def _of_least(self, lines: FloatColumn, into: FloatColumn) -> Scores:
-        np.subtract(lines[_LEFT], self._upright[2], out=into)
-        into /= lines[_THERE]
-        np.floor(into, out=into)
-        np.maximum(into, 0.0, out=into)
-        score: Scores = into[0]
-        score += into[1]
-        score *= 0.5
-        np.floor(score, out=score)
-        if self._least != 1.0:
-            score *= self._least
-        return score
-
-    def _of_even(self, lines: FloatColumn, into: FloatColumn) -> Scores:
-        np.add(lines[_HELD], self._upright[1], out=into)
-        into /= lines[_THERE]
-        score = _balance(into)
-        score += lines[_MORE]
-        score *= 0.5
-        np.floor(score, out=score)
-        if self._even != 1.0:
-            score *= self._even
-        return score
+        # Few calls: for a known class each takes longer than its rows.
+        np.add(lines[_MOVED], self._upright[:4], out=floats)
+        floats /= lines[_THERE]
+        left = floats[_LEFT]
+        np.floor(left, out=left)
+        np.maximum(left, 0.0, out=left)
+        least = left[1]
+        least += left[0]
+        even = _balance(floats[_HELD])
+        even += lines[_MORE]
+        scores = floats[_BOTH]
+        scores *= 0.5
+        np.floor(scores, out=scores)
+        if self._weights is not None:
+            scores *= self._weights
+        return passed, np.add(scores[0], scores[1], out=scores[0])
 
     def row(self, snapshot: Snapshot) -> Callable[[int], float | None]:
         """See `Joint.row`."""
