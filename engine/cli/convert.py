@@ -86,9 +86,11 @@ def converted(source: Path) -> _Found:
         kinds = [one for one in given or of if one.get("kind")]
         names = [f"{one['kind']} of {one.get('apiVersion')}" for one in kinds]
         there = " and ".join(names if given else dict.fromkeys(names))
+        pods = not given and {one["kind"] for one in kinds} & {"Pod", "Deployment", "DaemonSet"}
+        help_ = "; give the file that its --config names, and berth run its other flags"
         raise click.ClickException(
             f"{source}: expected one {_KIND} of {SCHEDULER_API}, v1beta3, v1beta2 or v1beta1, in a"
-            f" ConfigMap or not, found {there or 'none'}"
+            f" ConfigMap or not, found {there or 'none'}{help_ if pods else ''}"
         )
     found = _Found({**given[0], "apiVersion": SCHEDULER_API})
     if given[0]["apiVersion"] in _VERSIONS[2:]:

@@ -377,7 +377,7 @@ def test_what_is_printed_can_be_applied(world):
     ("text", "said"),
     [
         ("a: [", "cannot be read"),
-        ("kind: Pod\napiVersion: v1\n---\n" * 2, "or not, found Pod of v1\n"),
+        ("kind: Pod\napiVersion: v1\n---\n" * 2, "or not, found Pod of v1; give the file"),
         ("# nothing", "expected one KubeSchedulerConfiguration"),
         ("filter: node.ready", "in a ConfigMap or not, found none\n"),
         (
