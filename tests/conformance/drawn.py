@@ -40,6 +40,7 @@ WEIGHED = (
     *("TaintToleration", "NodeAffinity", "PodTopologySpread", "InterPodAffinity"),
     *("NodeResourcesFit", "NodeResourcesBalancedAllocation", "ImageLocality", "VolumeBinding"),
 )
+OWNERS = ("ReplicationController", "ReplicaSet", "StatefulSet")
 EXTENDED = {
     "example.com/gpu": ("0", "1", "2"),
     "hugepages-2Mi": ("0", "2Mi", "4Mi"),
@@ -56,6 +57,7 @@ KIND_OF = {
     "CSIStorageCapacity": "storage.k8s.io/v1",
     "VolumeAttachment": "storage.k8s.io/v1",
     "Service": "v1",
+    "ReplicationController": "v1",
     "ReplicaSet": "apps/v1",
     "StatefulSet": "apps/v1",
     "Namespace": "v1",
@@ -168,7 +170,7 @@ class Drawn:
         """What is there besides nodes and bound pods."""
         out = [self.named("Namespace", "other", labels=self.labels())] if self.odds(4) else []
         if self.odds(5) and "spread" in self.themes:
-            for kind in self.some(("Service", "ReplicaSet", "StatefulSet"), 2):
+            for kind in self.some(("Service", *OWNERS), 3):
                 out.append(self.owner(kind))
         if "volumes" in self.themes:
             out += self.volumes()
@@ -273,6 +275,8 @@ class Drawn:
         state |= self.maybe(7, resources=lambda: {"requests": self.amounts()})
         why = {"type": "PodResizePending", "status": "True"}
         out: Json = {"containerStatuses": [state]}
+        out |= self.maybe(3, allocatedResources=self.pod_level)
+        out |= self.maybe(3, resources=lambda: {"requests": self.pod_level()})
         reason = self.one(None, "Infeasible", "Deferred")
         return out | ({"conditions": [{**why, "reason": reason}]} if reason else {})
 
@@ -317,6 +321,8 @@ class Drawn:
                 getattr(self, f"add_{theme}", lambda _: None)(spec)
         meta: Json = {"name": name, "labels": self.labels(), "creationTimestamp": TIMES[0]}
         meta |= self.maybe(2, namespace=lambda: "other")
+        if "spread" in self.themes:
+            meta |= self.maybe(4, ownerReferences=lambda: [self.owned_by(self.one(*OWNERS))])
         if name[0] == "n":
             spec |= self.maybe(0.2, nodeName=lambda: self.one(*self.nodes))
             spec |= self.maybe(0.3, schedulingGates=lambda: [{"name": "g"}])
@@ -576,9 +582,15 @@ class Drawn:
                 kind, "svc", meta={"namespace": "default"}, spec={"selector": selector}
             )
         template = {"metadata": {"labels": selector}, "spec": {"containers": [{"name": "c"}]}}
-        spec = {"selector": {"matchLabels": selector}, "template": template, "replicas": 1}
+        plain = kind == "ReplicationController"
+        selector = selector if plain else {"matchLabels": selector}
+        spec = {"selector": selector, "template": template, "replicas": 1}
         spec |= {"serviceName": "svc"} if kind == "StatefulSet" else {}
         return self.named(kind, kind.lower(), meta={"namespace": "default"}, spec=spec)
+
+    def owned_by(self, kind: str) -> Json:
+        reference: Json = {"apiVersion": KIND_OF[kind], "kind": kind, "name": kind.lower()}
+        return reference | {"uid": "u", "controller": self.odds(9)}
 
     def budget(self, name: str) -> Json:
         status: Json = {"disruptionsAllowed": self.one(0, 0, 0, 1), "currentHealthy": 1}
@@ -651,7 +663,7 @@ class Drawn:
 
     def event(self, objects: list[Json], pod: Json) -> Json:
         """One of the objects comes, goes or changes; `objects` become the state after it."""
-        skip = ("Namespace", "Service", "ReplicaSet", "StatefulSet", "PodDisruptionBudget")
+        skip = ("Namespace", "Service", *OWNERS, "PodDisruptionBudget")
         kinds = sorted({one["kind"] for one in objects} - set(skip))
         more = sorted({"CSINode", "VolumeAttachment", "CSIStorageCapacity"} & set(kinds))
         meant = self.one("Node", "Node", *more) if self.odds(5) else self.one(*kinds)

@@ -25,6 +25,7 @@ OWN = {
     "ports": 200,
     "balanced": 250,
     "images": 200,
+    "kubernetes": 1105,
 }
 """Suites about plugins that exist, and their cases: none of them may be restricted."""
 RESTRICTED = {"adversarial": 1, "extra": 3}
