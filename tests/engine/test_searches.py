@@ -15,6 +15,7 @@ from engine.clock import ManualClock
 from engine.collective.victims import without
 from engine.cycle import conclude
 from engine.framework.decision import Evict, PostFilterResult
+from engine.framework.frameworks import Frameworks
 from engine.framework.interface import ALL_PASS, Points
 from engine.framework.profile import Weighted
 from engine.framework.searchprogress import SLICE_RUNS, SearchProgress, UnfinishedError
@@ -357,7 +358,7 @@ def recorded():
 
 def replayed(out, path):
     path.write_bytes(out.getvalue())
-    report = replay(path, lambda *_: chain({}))
+    report = replay(path, lambda *_: Frameworks([chain({})]))
     return report.decisions, report.differences
 
 
