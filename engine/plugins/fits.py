@@ -2,6 +2,9 @@
 
 What a hint says is the only table there is of what may stand in an answer. It is read once for each
 type; functions in an answer are held against theirs when they are called.
+
+Libraries that check types at run time look at the class of a dataclass alone, not at its fields,
+and put no guard around functions.
 """
 
 from __future__ import annotations
