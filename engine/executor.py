@@ -156,12 +156,12 @@ class Executor:
                     return failed(self._cancelled)
                 try:
                     status = effect.check(self.snapshot())
-                    pending = status.code is Code.PENDING
+                    pending, said = status.code is Code.PENDING, " ".join(status.reasons)
                 except Exception as fault:  # noqa: BLE001 - a plugin's: only its pod fails
                     return failed(f"waiting for {effect.what}: {fault!r}", effect.by)
                 if not pending:
                     fits = status.ok or status.rejected
-                    return status if fits else failed(" ".join(status.reasons), effect.by)
+                    return status if fits else failed(said, effect.by)
                 left = deadline - self.clock.monotonic()
                 if left <= 0:
                     return failed(f"timed out waiting for {effect.what}", effect.by)

@@ -27,6 +27,14 @@ from engine.pods.podterms import terms_of
 _MOST_TERMS: Final = 16
 """Terms of required affinity that are looked at, of pods that share none."""
 FrameworkOf = Callable[[PodInfo], Framework]
+Together = tuple[CodeColumn, Sequence[int] | None] | None
+"""(N,) the domain of each node, -1 without one, and the rows of nodes that have members already.
+
+None instead of rows: some may do without, so domains that cannot take enough are left alone. None
+at all: the members may be anywhere.
+"""
+MOST_DOMAINS: Final = 16
+"""Domains that are emptied in thought, those that lack the least room first."""
 
 
 @dataclass(eq=False)
@@ -76,7 +84,7 @@ def plan(
     snapshot: Callable[[], Snapshot],
     rehearsal: Rehearsal,
     framework_of: FrameworkOf,
-    domains: tuple[CodeColumn, Sequence[int]] | None = None,
+    domains: Together = None,
     *,
     fullest: bool = False,
 ) -> Steps[Packing]:
@@ -90,8 +98,7 @@ def plan(
         snapshot: the cluster as it is; no row may get another node between two steps.
         rehearsal: of the same pods, for what is more than amounts.
         framework_of: whose filters are asked about a pod.
-        domains: (N,) the domain of each node, -1 without one, and the rows of the nodes that have
-            members already; None: the members may be anywhere.
+        domains: where members have to be together.
         fullest: see `Membership`.
 
     Raises:
@@ -103,8 +110,11 @@ def plan(
     others = rehearsal if asked.more else None
     places: Sequence[NDArray[np.intp]] = [np.arange(asked.size)]
     if domains is not None:
-        each = yield from _bounds(asked, *domains)
+        column, homes = domains
+        each = yield from _bounds(asked, column, homes or ())
         most, now = each.most.max(initial=0), snapshot()
+        if homes is None and most < wanted:
+            return Packing()
         by = each.fullness(pods, now.nodes) if fullest else each.liked
         (enough,) = np.nonzero(each.most >= min(wanted, most))
         places = each.ordered(enough, by if most >= wanted else each.most, now.dictionary.texts)

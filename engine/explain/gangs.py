@@ -15,8 +15,8 @@ from engine.cache import Cache
 from engine.collective.packing import at_once
 from engine.framework.gang import Membership
 from engine.framework.runtime import Framework
-from engine.framework.snapshot import CodeColumn, Snapshot
-from engine.gangplan import Rehearsal, domain_of_affinity, plan
+from engine.framework.snapshot import Snapshot
+from engine.gangplan import MOST_DOMAINS, Rehearsal, Together, domain_of_affinity, plan
 from engine.pods.podinfo import PodInfo
 
 
@@ -95,10 +95,10 @@ def start_of(
     reason = gang.why_stopped(size, resting=snapshot.now < gang.rests_until)
     if reason is not None:
         return Start(frozenset(), reason, never=True)
-    homes = snapshot.pods.node[list(gang.mates())].tolist()
+    homes: Sequence[int] | None = snapshot.pods.node[list(gang.mates())].tolist()
     most, column = group.reserved, gang.domain
 
-    def fits(domains: tuple[CodeColumn, Sequence[int]] | None) -> bool:
+    def fits(domains: Together) -> bool:
         nonlocal most
         rehearsal = Rehearsal(group.pods, cache, newest, lambda _: framework)
         found = at_once(
@@ -111,9 +111,12 @@ def start_of(
     if column is None and fits(None):
         rows |= set(np.flatnonzero(snapshot.nodes.present).tolist())
     elif column is None:
-        column, homes = domain_of_affinity(group.pods, snapshot), []
+        column, homes = domain_of_affinity(group.pods, snapshot), None
+        if column is not None and not fits((column, homes)):
+            column = None  # in none of them, then: there may be one a node
     codes = np.empty(0, np.int32) if column is None else column
-    for code in np.unique(codes[codes >= 0]).tolist():
+    each = np.unique(codes[codes >= 0])
+    for code in (each[:MOST_DOMAINS] if gang.domain is None else each).tolist():
         inside = codes == code
         if fits((np.where(inside, codes, -1).astype(np.int32), homes)):
             rows |= set(np.flatnonzero(inside).tolist())

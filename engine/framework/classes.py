@@ -120,7 +120,9 @@ class Classes:
         self._versions = [(name, p.key_version) for name, p in keyed if p.key_version is not None]
         """What class keys depend on besides the pod."""
         self.keys_volatile = any(points.key_volatile for _, points in keyed)
-        self._keep_names = bool(most_bytes) and not self.keys_volatile
+        self.keeps = bool(most_bytes)
+        """Whether anything is kept for the next pod."""
+        self._keep_names = self.keeps and not self.keys_volatile
         self._owner = object()
         self._names: WeakValueDictionary[tuple[Hashable, ...], ClassName] = WeakValueDictionary()
         self._classes: dict[ClassName, PodClass] = {}
@@ -203,7 +205,7 @@ class Classes:
             PluginError: a plugin raised.
         """
         name = self.name(pod, snapshot)
-        if name is None or not self._most_bytes:
+        if name is None or not self.keeps:
             return PodClass(name)
         self._uses += 1
         found = self._classes.get(name)
@@ -224,7 +226,7 @@ class Classes:
         if name is None:
             return KeyColumn(turn_of(self._seed, None))
         by_row = name.by_row
-        if alone or not self._most_bytes:
+        if alone or not self.keeps:
             return KeyColumn(by_row.turn)
         known = by_row.columns.get(wide)
         found = None if known is None else known()

@@ -124,7 +124,8 @@ class ClassUpdater:
         known.fills = keys.fills
         if like or key is None or known.wide or keys.joint is None or keys.lookups or keys.bad:
             return
-        if keys.allowed is None and not keys.shared_causes & _POD:
+        by_rows_alone = keys.allowed is None and not keys.touched and not keys.shared_causes & _POD
+        if by_rows_alone and self._classes.keeps:
             asked: list[Filtering | Scoring] = [*pre.by_row, *scorings]
             results = {(one.name, type(one.result)): one.result for one in asked}
             at = snapshot.layout, snapshot.nodes_generation

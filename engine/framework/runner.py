@@ -297,7 +297,8 @@ class PluginRunner:
                 if now is not before:
                     if before is None or now.shared is None or _meant(now) != _meant(before):
                         return None
-                    versions = [one for one in versions if one.version is not before.version]
+                    old = name, before.version
+                    versions = [one for one in versions if (one.name, one.version) != old]
                     if now.version is not None:
                         versions.append(Dependency(name, now.version, now.version(snapshot)))
         except Exception:  # noqa: BLE001 - asking all plugins names the one that raised

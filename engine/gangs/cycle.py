@@ -39,10 +39,10 @@ from engine.failures import Failures
 from engine.framework.decision import Decision
 from engine.framework.gang import Membership
 from engine.framework.runtime import PluginError
-from engine.framework.snapshot import CodeColumn, Snapshot
-from engine.gangplan import Rehearsal, domain_of_affinity, emptiest, plan
+from engine.framework.snapshot import Snapshot
+from engine.gangplan import MOST_DOMAINS, Rehearsal, Together, domain_of_affinity, emptiest, plan
 from engine.gangs.holds import Holds
-from engine.gangs.rescue import MOST_ASKED, MOST_DOMAINS, Domain, Rescue, Rescuers
+from engine.gangs.rescue import MOST_ASKED, Domain, Rescue, Rescuers
 from engine.gangs.slices import Absent, OutdatedError, Unpromised, in_slices
 from engine.gangs.turn import Hold, Turn, rank_of
 from engine.notices import said
@@ -51,8 +51,6 @@ from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod, SchedulingQueue, SubQueue
 from engine.text.display import but_digits, few
 
-_Domains = tuple[CodeColumn, Sequence[int]] | None
-"""The domain of each node, -1 without one, and the rows of members that have nodes; None: any."""
 _FEW: Final = 16
 """Members that are told each number anew."""
 _ABSENT: Final = (SubQueue.GATED, SubQueue.IN_FLIGHT, SubQueue.WAITING)
@@ -328,7 +326,9 @@ class Gangs:
         found = Packing()
         try:
             for domains in self._each_domains(pods, refusing):
-                found = yield from self._planned(turn, pods, domains)
+                now = yield from self._planned(turn, pods, domains)
+                turn.cut_short |= now.cut_short
+                found = max(found, now, key=lambda one: (one.enough, len(one.rows)))
                 if found.enough:
                     break
         except PluginError:
@@ -337,11 +337,10 @@ class Gangs:
             return None
         if not found.enough:
             turn.most = max(turn.most, turn.reserved + len(found.rows))
-        turn.cut_short |= found.cut_short
         name = self._cache.nodes.name
         return {pods[member].uid: name(row) for member, row in found.rows.items()}
 
-    def _planned(self, turn: Turn, pods: Sequence[PodInfo], domains: _Domains) -> Steps[Packing]:
+    def _planned(self, turn: Turn, pods: Sequence[PodInfo], domains: Together) -> Steps[Packing]:
         snapshot, of, fullest = self.basis.snapshot, self.basis.framework_of, turn.gang.fullest
         rehearsal = Rehearsal(pods, self._cache, snapshot, of)
         steps = plan(pods, turn.wanted, snapshot, rehearsal, of, domains, fullest=fullest)
@@ -361,7 +360,7 @@ class Gangs:
 
         return (yield from in_slices(steps, self._clock, *thought, holds=holds))
 
-    def _domains(self, pods: Sequence[PodInfo], refusing: Collection[str] = ()) -> _Domains:
+    def _domains(self, pods: Sequence[PodInfo], refusing: Collection[str] = ()) -> Together:
         """As they are now: nodes may have come since the gang's turn began."""
         snapshot = self.basis.snapshot()
         found = self.basis.framework_of(pods[0]).gang(pods[0], snapshot) if pods else None
@@ -373,8 +372,8 @@ class Gangs:
 
     def _each_domains(
         self, pods: Sequence[PodInfo], refusing: Collection[str] = ()
-    ) -> Iterator[_Domains]:
-        """Where members may be together: without `within` anywhere, or else in a domain of theirs.
+    ) -> Iterator[Together]:
+        """Where members may be together: without `within` anywhere, or else beside each other.
 
         The first of them may get a node in a domain too small for those that have to be beside it.
         """
@@ -383,7 +382,7 @@ class Gangs:
         if domains is None:
             beside = domain_of_affinity(pods, self.basis.snapshot())
             if beside is not None:
-                yield beside, ()
+                yield beside, None
 
     def _rows(self, nodes: Collection[str]) -> list[int]:
         return [row for node in nodes if (row := self._cache.nodes.row(node)) >= 0]
@@ -449,7 +448,7 @@ class Gangs:
             each: Sequence[Domain] = [None]
             if domains is not None:
                 column, homes = domains
-                known = [*homes, *self._rows([node for node, _ in turn.promised.values()])]
+                known = [*(homes or ()), *self._rows([node for node, _ in turn.promised.values()])]
                 snapshot, of = self.basis.snapshot, self.basis.framework_of
                 unpromised = Unpromised(self._cache, [one.uid for one in pods])
                 steps = emptiest(pods, snapshot, of, column, known)

@@ -26,14 +26,13 @@ from engine.framework.runtime import PluginError, Unfit
 from engine.framework.searchprogress import SLICE_RUNS, SearchProgress, UnfinishedError
 from engine.framework.snapshot import BoolColumn, Snapshot
 from engine.framework.status import unschedulable
+from engine.gangplan import MOST_DOMAINS
 from engine.gangs.slices import Absent
 from engine.gangs.turn import Turn
 from engine.placement import Placement
 from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod
 
-MOST_DOMAINS: Final = 16
-"""Domains that are emptied in thought, those that lack the least room first."""
 MOST_ASKED: Final = 400
 """Members asked about before the last domain is begun; milliseconds each on large clusters."""
 _MOST_REFUSED: Final = 8
@@ -78,7 +77,7 @@ class Rescuers:
         self.only_wait = False
         self._asked = 0
         self._refused = 0  # since the last one that has a place
-        self._most_refused = _MOST_REFUSED
+        self._brief = 0  # may be asked about, in a domain, beyond those searched for in full
         self._there: list[Chosen] = []
         self._found: list[tuple[QueuedPod, PostFilterResult]] = []
 
@@ -86,10 +85,10 @@ class Rescuers:
         """What would let enough members start; nothing found: there is no way, or only to wait."""
         each: list[Rescue] = []
         domains = domains[:MOST_DOMAINS]
-        self._most_refused = _MOST_REFUSED + _MOST_BRIEFLY // max(1, len(domains))
         for rows in domains:
             if self._asked >= MOST_ASKED:
                 break
+            self._brief = _MOST_BRIEFLY // len(domains)
             each.append((yield from self._in(rows)))
         helps = [one for one in each if one.found]
         return _cheapest(helps, self.basis.snapshot()) if helps else Rescue()
@@ -125,11 +124,12 @@ class Rescuers:
                 continue
             pod = queued.pod
             kind = pod.pod.spec.scheduler_name, self._kind_of(pod)
-            refused = self._refused - spare
-            if kind in hopeless or refused > self._most_refused:
+            fully = self._refused <= spare + _MOST_REFUSED
+            if kind in hopeless or not (fully or self._brief):
                 left.append(queued)
                 continue
-            result = yield from self._asked_for(queued, rows, fully=refused <= _MOST_REFUSED)
+            self._brief -= not fully
+            result = yield from self._asked_for(queued, rows, fully=fully)
             if result is None:
                 self._refused = 0
                 continue

@@ -301,6 +301,49 @@ def test_classes_of_which_plugins_say_the_same_equal_a_full_pass(also, stream):
             cache.assume(pod, found[0])
 
 
+class Abstains:
+    """Has no score for the first pod, and for others one relative to the highest."""
+
+    name = "Abstains"
+
+    def points(self):
+        said = PreScoreResult(causes=Cause.POD, normalization=Normalization.BY_MAX)
+        return Points(class_key=lambda *_: 0, pre_score=lambda *_: said, score=self.score)
+
+    def score(self, state, pod, snapshot, rows):
+        return None if pod.name == "p0" else 50.0 - snapshot.nodes.pod_count[rows]
+
+
+def odd_by(reads, filters, *, keyed=2, shared=False):
+    return Odd("Odd", reads, filters, "row", Normalization.NONE, shared=shared, keyed=keyed)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "taint"),
+    [
+        (None, "PreferNoSchedule"),
+        (odd_by("pods", "some", keyed=3), None),
+        (odd_by("pods", "row", keyed=1, shared=True), None),
+        (odd_by("zone", "row"), None),
+        (Abstains(), None),
+    ],
+    ids=["relative", "left out", "shared", "version", "abstains"],
+)
+def test_a_class_takes_nothing_over_that_more_than_rows_decides(plugin, taint):
+    profile = Profile("berth", default_plugins() + ((Weighted(plugin, 2.0),) if plugin else ()))
+    kept, cache = Framework(profile), Cache()
+    for index in range(3):
+        cache.add_node(with_images(index, (), None if index else taint))
+    for number in range(5):
+        pod = make_pod(f"p{number}", cpu=f"{1 + number}", priority=1)
+        snapshot = cache.snapshot(0.0)
+        found = told(decide(pod, snapshot, kept))
+        assert found == told(decide(pod, snapshot, Framework(profile, memo_bytes=0)))
+        assert found[0] is not None
+        cache.assume(pod, found[0])
+        cache.namespaces[f"ns{number}"] = None
+
+
 SCRIPT = """
 import sys
 from tests.engine.test_classes import chosen
@@ -377,7 +420,8 @@ def test_a_known_class_with_one_changed_row_takes_few_calls():
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="other versions count calls otherwise")
 def test_a_new_class_asks_those_alone_that_may_say_something_else():
     cache, same = known_class(100)[0], Same()
-    framework = Framework(Profile("berth", (*default_plugins(), Weighted(same, 1.0))))
+    profile = Profile("berth", (*default_plugins(), Weighted(same, 1.0)))
+    framework, fresh = Framework(profile), Framework(profile, memo_bytes=0)
     calls = []
     for number in range(4):
         pod = of_image(number, f"p{number}", cpu=f"{100 + number}m")
@@ -386,6 +430,8 @@ def test_a_new_class_asks_those_alone_that_may_say_something_else():
         same.asked.clear()
         calls.append(called(lambda pod=pod, at=snapshot: decide(pod, at, framework)))
         assert bool(same.asked) is (number == 0)
+        names = called(lambda pod=pod, at=snapshot: decide(pod, at, fresh))
+        assert "PluginRunner.pre_score" in names, "nothing is kept here"
     assert max(map(len, calls[1:])) <= 130
 
 

@@ -9,7 +9,7 @@ import pytest
 from engine.clock import ManualClock
 from engine.explain.gangs import group_of, start_of
 from engine.framework.events import Resource
-from engine.gangs.rescue import MOST_DOMAINS
+from engine.gangplan import MOST_DOMAINS
 from engine.gangs.slices import in_slices
 from engine.objects import from_builtins
 from engine.objects.storage import StorageClass
