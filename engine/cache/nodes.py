@@ -295,13 +295,13 @@ class NodeTable(NodeColumns):
             change = self._ports.add if sign > 0 else self._ports.remove
             change(row, ports)
 
+    def texts(self) -> list[Column]:
+        """See `ColumnTable.texts`."""
+        return [self._names, *super().texts()]
+
     def recode(self, dictionary: Dictionary) -> None:
-        """Codes all texts anew, in another dictionary."""
-        self.dictionary = dictionary
-        for name, row in self._row_of.items():
-            self._names.cell[row] = dictionary.code(name)
-            for column, of in self._derived:
-                column.cell[row] = of(self.node(row))
+        """See `ColumnTable.recode`."""
+        super().recode(dictionary)
         self.layout += 1
 
     # ---- inside ----------------------------------------------------------------------------
