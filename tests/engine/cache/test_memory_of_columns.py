@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from weakref import WeakSet
 
 import numpy as np
 import pytest
@@ -173,6 +174,29 @@ def test_groupings_of_few_nodes_are_few(monkeypatch):
         tally = cache.topology.pod_set(None, EVERYTHING, terminating=True)
         cache.topology.table(tally, f"odd{i}").sync(cache.nodes)
     assert len(cache.topology._groupings) <= 20
+
+
+def test_groupings_that_are_dropped_are_kept_by_no_set_of_pods(monkeypatch):
+    monkeypatch.setattr(domains, "GROUPING_BYTES", 20 * 2048)
+    cache, kept = Cache(), WeakSet()
+    cache.add_node(make_node("n", labels={f"odd{i}": "a" for i in range(40)}))
+    cache.add_pod(make_pod("p"), "n")
+    tables = []
+    for i in range(40):
+        moves = cache.topology.moves
+        tally = cache.topology.pod_set(
+            frozenset((f"ns{i}", "default")), EVERYTHING, terminating=True
+        )
+        table = cache.topology.table(tally, f"odd{i}")
+        table.sync(cache.nodes)
+        assert dict(table.counts) == {1: 1}
+        assert table.live
+        kept.add(table.domains)
+        if i < 2:
+            tables.append(table)
+    assert cache.topology.moves > moves
+    assert not any(table.live for table in tables)
+    assert len(kept) <= 20 + len(tables)
 
 
 @pytest.fixture
