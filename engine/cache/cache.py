@@ -352,11 +352,11 @@ class Cache:
         self._strays_on.setdefault(node_name, set()).add(uid)
 
     def _renew_dictionary(self) -> None:
-        """Forgets texts that no cell holds any more. Linear in all cells of texts."""
-        self.dictionary = Dictionary()
-        self.nodes.recode(self.dictionary)
-        self.pods.recode(self.dictionary)
-        self.other_pods.recode(self.dictionary)
+        """Forgets texts that no cell holds any more."""
+        tables = self.nodes, self.pods, self.other_pods
+        self.dictionary = self.dictionary.renewed([one for each in tables for one in each.texts()])
+        for table in tables:
+            table.recode(self.dictionary)
         self._most_texts = max(MOST_TEXTS, 2 * len(self.dictionary.texts))
 
     def _namespace_changed(self, name: str, before: Namespace | None) -> bool:

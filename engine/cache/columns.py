@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import compress
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
@@ -14,8 +15,13 @@ from numpy.typing import DTypeLike, NDArray
 
 FIRST_CAPACITY: Final = 64
 _FEW: Final = 8
+_BROUGHT: Final = 8
+"""Texts that go over to a new dictionary as one comes that is new to it."""
 MOST_COLUMNS: Final = 4096
 """Columns on demand at most, however few rows they have: each row writes to all of them."""
+
+TEXT: Final = "text "
+"""How the names of columns of texts begin."""
 
 Rows = slice | NDArray[np.intp]
 """Which rows a plugin is asked about: a slice for the full pass, an index array otherwise."""
@@ -35,9 +41,13 @@ class Dictionary:
     owns the columns makes a new dictionary when too many texts are no more.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._texts = [*texts]
         self._codes: dict[str, int] = {}
-        self._texts: list[str] = []
+        # What another dictionary knew, which goes over step by step, and the codes here by codes
+        # there; -1 if nobody held the text any more.
+        self._before: dict[str, int] = {}
+        self._now: memoryview[int] = memoryview(b"")
         self.texts: Sequence[str] = self._texts
         """Code -> text."""
 
@@ -45,59 +55,93 @@ class Dictionary:
         """The code of `text`, made if new."""
         code = self._codes.get(text)
         if code is None:
-            code = self._codes[text] = len(self.texts)
-            self._texts.append(text)
+            code = self.find(text)
+            if code < 0:
+                code = len(self._texts)
+                self._texts.append(text)
+            self._codes[text] = code
+            self._bring(_BROUGHT)
         return code
 
     def find(self, text: str) -> int:
         """The code of `text`, -1 if no column has ever held it."""
-        return self._codes.get(text, -1)
+        code = self._codes.get(text, -1)
+        if code < 0 and self._before:
+            code = self._now[self._before.get(text, -1)]
+        return code
+
+    def renewed(self, columns: Sequence[Column]) -> Dictionary:
+        """Another dictionary, of the texts in these columns, into which their codes are changed.
+
+        This one is of no use then. Linear in cells and texts, but no step of Python for each: those
+        are taken as new texts come.
+        """
+        self._bring(len(self._before))
+        used = np.zeros(len(self._texts) + 1, np.bool_)  # the last one is for -1: missing
+        for column in columns:
+            used[column.array] = True
+        used[-1] = False
+        codes = np.where(used, np.cumsum(used) - 1, -1).astype(np.int32)
+        for column in columns:
+            column.array[:] = codes[column.array]
+        found = Dictionary(compress(self._texts, used.tolist()))
+        found._before, found._now = self._codes, codes.data
+        return found
+
+    def _bring(self, most: int) -> None:
+        before = self._before
+        for _ in range(min(most, len(before))):
+            text, code = before.popitem()
+            now = self._now[code]
+            if now >= 0:
+                self._codes[text] = now
 
 
 class Column:
     """One growing column with a default for rows that hold nothing.
 
     `cell` reads and writes single rows; `view(n)` is what readers get: the first n rows, read-only.
+    `array` is all of it, rows that hold nothing included.
     """
 
-    __slots__ = ("_array", "_default", "_view", "cell")
+    __slots__ = ("_default", "_view", "array", "cell")
 
     def __init__(self, dtype: DTypeLike, capacity: int, default: object = 0) -> None:
         self._default = default
-        self._array: NDArray[Any] = np.full(capacity, default, dtype=dtype)
-        self.cell: memoryview[Any] = self._array.data
-        self._view: NDArray[Any] = self._array[:0]
+        self.array: NDArray[Any] = np.full(capacity, default, dtype=dtype)
+        self.cell: memoryview[Any] = self.array.data
+        self._view: NDArray[Any] = self.array[:0]
 
     @property
     def nbytes(self) -> int:
         """The size in bytes."""
-        return self._array.nbytes
+        return self.array.nbytes
 
     def grow(self, capacity: int) -> None:
         """Makes room; values stay where they are."""
-        old = self._array
-        self._array = np.full(capacity, self._default, dtype=old.dtype)
-        self._array[: len(old)] = old
-        self.cell = self._array.data
-        self._view = self._array[:0]
+        old = self.array
+        self.array = np.full(capacity, self._default, dtype=old.dtype)
+        self.array[: len(old)] = old
+        self.cell = self.array.data
+        self._view = self.array[:0]
 
     def fill(self, values: Iterable[object], count: int, first: int = 0) -> None:
         """Writes so many rows from one on."""
         if count > _FEW:
-            self._array[first : first + count] = np.fromiter(values, self._array.dtype, count)
+            self.array[first : first + count] = np.fromiter(values, self.array.dtype, count)
             return
         for row, value in enumerate(values, first):
             self.cell[row] = value
 
     def clear(self, row: int) -> None:
         """Puts the default back."""
-        self._array[row] = self._default
+        self.array[row] = self._default
 
     def view(self, size: int) -> NDArray[Any]:
         """The first `size` rows, read-only. Changes of cells show through."""
         view = self._view
         if len(view) != size:
-            view = self._array[:size]
+            view = self.array[:size]
             view.flags.writeable = False
             self._view = view
         return view
@@ -172,6 +216,16 @@ class ColumnTable(ABC, Generic[_T]):
     dictionary: Dictionary
     """Of all text columns."""
 
+    _derived: Derived[_T]
+
+    def texts(self) -> list[Column]:
+        """The columns that hold codes of the dictionary."""
+        return [column for column, _ in self._derived.named(TEXT)]
+
+    def recode(self, dictionary: Dictionary) -> None:
+        """The codes of `texts` are of another dictionary now."""
+        self.dictionary = dictionary
+
     @abstractmethod
     def derived(
         self, name: str, dtype: type, default: object, of: Callable[[_T], object]
@@ -190,7 +244,7 @@ class ColumnTable(ABC, Generic[_T]):
             text = of(one)
             return -1 if text is None else self.dictionary.code(text)
 
-        return self.derived(f"text {column}", np.int32, -1, code)
+        return self.derived(f"{TEXT}{column}", np.int32, -1, code)
 
     def number(self, column: str, of: Callable[[_T], float]) -> FloatColumn:
         """Like `text`, for numbers; NaN = missing."""

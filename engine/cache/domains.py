@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final, Protocol
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +110,8 @@ class Domains:
         """Domain -> nodes that count; domains without any are left out."""
         self.memo: dict[Hashable, Any] = {}
         """For what others derive from it; they check the version themselves."""
+        self.tallies: WeakSet[Counts] = WeakSet()
+        """Those that have a table by it."""
         self._moves = 0
 
     @property
@@ -188,7 +191,7 @@ class DomainTable:
         self._often: Counter[int] | None = None
         """Count above 0 -> domains that have it, once somebody asks for the least."""
         self.kept = True
-        """False once the tally has too many tables."""
+        """False once the tally has too many tables, or there are too many groupings."""
         self._version = -1
         """Of the domains by which it counts; -1: has to count anew."""
 
@@ -320,6 +323,7 @@ class Topology:
         table: DomainTable | None = tally.tables.get(grouping)
         if table is None:
             table = tally.tables[grouping] = _Table(tally, grouping)
+            grouping.tallies.add(tally)
             if len(tally.tables) > _MOST_TABLES:
                 tally.tables.popitem(last=False)[1].kept = False
                 self.moves += 1
@@ -338,9 +342,17 @@ class Topology:
                 _LEAST_GROUPINGS, GROUPING_BYTES // (_BYTES_OF_ONE + _BYTES_A_ROW * self._rows)
             )
             if len(self._groupings) > most:
-                self._groupings.popitem(last=False)
+                self._drop(self._groupings.popitem(last=False)[1])
         self._groupings.move_to_end(key)
         return known
+
+    def _drop(self, grouping: Domains) -> None:
+        """Its tables would keep it, and with it as much memory as there are nodes."""
+        for tally in grouping.tallies:
+            table = tally.tables.pop(grouping, None)
+            if table is not None:
+                table.kept = False
+                self.moves += 1
 
 
 class TopologyCounts(Topology):

@@ -302,19 +302,16 @@ class NodeTable(NodeColumns):
             change = self._ports.add if sign > 0 else self._ports.remove
             change(row, ports)
 
+    def texts(self) -> list[Column]:
+        """See `ColumnTable.texts`."""
+        return [self._names, *super().texts()]
+
     def recode(self, dictionary: Dictionary) -> None:
-        """Codes all texts anew, in another dictionary."""
-        self.dictionary = dictionary
-        for name, row in self._row_of.items():
-            self._names.cell[row] = dictionary.code(name)
-        self._derived.write(self._write)
+        """See `ColumnTable.recode`."""
+        super().recode(dictionary)
         self.layout += 1
 
     # ---- inside ----------------------------------------------------------------------------
-
-    def _write(self, column: Column, of: Callable[[Node], object]) -> None:
-        for row in self._row_of.values():
-            column.cell[row] = of(self.node(row))
 
     def _columns(self) -> list[Column]:
         columns = [

@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Container
 from typing import Final, NamedTuple
 
-from engine.cache.columns import Dictionary
+from engine.cache.columns import Column, Dictionary
 from engine.cache.nodes import NodeColumns
 from engine.cache.nominations import Nominations
 from engine.cache.pods import PodColumns, PodTable
@@ -269,8 +269,12 @@ class OtherPodsTable(OtherPods):
             self._changed(row)
         self._promised = None
 
+    def texts(self) -> list[Column]:
+        """The columns that hold codes of the dictionary, but for nominated pods."""
+        return [*self._queued.pods.texts(), *self._finished.pods.texts()]
+
     def recode(self, dictionary: Dictionary) -> None:
-        """Codes all texts anew, in another dictionary."""
+        """The codes of `texts` are of another dictionary now."""
         self._dictionary = dictionary
         for table in (self._queued, self._finished):
             table.pods.recode(dictionary)

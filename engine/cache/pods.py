@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from engine.cache.columns import (
     FIRST_CAPACITY,
+    TEXT,
     CodeColumn,
     Column,
     ColumnTable,
@@ -295,7 +296,7 @@ class PodTable(PodColumns):
         """
         for ledger in [one for one, it in self._ledgers.items() if it.of_namespaces]:
             del self._ledgers[ledger]
-        columns = self._derived.named(f"text {_OF_NAMESPACES}")
+        columns = self._derived.named(f"{TEXT}{_OF_NAMESPACES}")
         if not columns:
             return np.empty(0, np.intp)
         own = self.text("namespace None", lambda pod: pod.namespace)
@@ -329,8 +330,3 @@ class PodTable(PodColumns):
             known.fill(map(of, self._pods), self.size)
             self._derived.put(name, known, of)
         return known.view(len(self._pods))
-
-    def recode(self, dictionary: Dictionary) -> None:
-        """Codes all texts anew, in another dictionary."""
-        self.dictionary = dictionary
-        self._derived.write(lambda column, of: column.fill(map(of, self._pods), self.size))

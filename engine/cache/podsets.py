@@ -55,7 +55,7 @@ class Tally(Protocol):
 class Counts(ChangeLog):
     """Counts by node row, with a log of rows whose count changed."""
 
-    __slots__ = ("counts", "live", "tables")
+    __slots__ = ("__weakref__", "counts", "live", "tables")
 
     def __init__(self) -> None:
         super().__init__()

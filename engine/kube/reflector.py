@@ -465,7 +465,7 @@ class Reflector(Generic[T]):
     def _well(self) -> None:
         if self.failures > 1:
             _LOG.info("%s: works again after %d failures", self._resource.name, self.failures)
-        self.failures = 0
+        self.failures, self.last_error = 0, ""
         self._wiring.reach.told.clear()
 
 

@@ -69,6 +69,7 @@ _MAY_NOT = re.compile(r'User ".*" cannot (\S+) resource "([^"]+)" in API group "
 
 Source: k8s.io/apiserver pkg/endpoints/handlers/responsewriters/errors.go, forbiddenMessage.
 """
+_READS = ("list", "watch")
 _LASTING_SECONDS: Final = 30.0
 """A server that starts refuses everybody until it has loaded its roles."""
 _FORGOTTEN_SECONDS: Final = 120.0
@@ -415,7 +416,10 @@ class Session:
 
     @property
     def forbidden(self) -> list[str]:
-        """What the API server has not allowed for a while, in its words."""
+        """What the API server has not allowed for a while, in its words, but for lists and watches.
+
+        Berth can do without some of these; the others are silent.
+        """
         now = self._clock.monotonic()
         return [
             text
@@ -429,6 +433,8 @@ class Session:
             return
         verb, resource, group = found.groups()
         self.telemetry.count(FORBIDDEN, verb, f"{resource}.{group}" if group else resource)
+        if verb in _READS:
+            return
         now = self._clock.monotonic()
         first, last = self._forbidden.get(found[0], (now, now))
         self._forbidden[found[0]] = now if now - last > _FORGOTTEN_SECONDS else first, now

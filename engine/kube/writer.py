@@ -57,8 +57,8 @@ _GATED = "non-empty .spec.schedulingGates"
 _BAD_REQUEST = 400
 _UNAUTHORIZED = 401
 _FORBIDDEN = 403
-_MOST_REST_SECONDS = 30.0
-"""Between two tries of a condition that the server failed at."""
+_MOST_DOUBLINGS = 8
+"""Of the second between two tries of a condition that the server refused."""
 
 _encoder = msgspec.json.Encoder()
 _pod = msgspec.json.Decoder(Pod)
@@ -149,7 +149,8 @@ def _refused(effect: Bind, error: StatusError) -> Answer:
     elif isinstance(error, NotFound):
         # A pod that is dropped comes back with a change only: a 404 of another server, of a webhook
         # or about its namespace, which may have been removed before the pod, does not do.
-        outcome = BindOutcome.GONE if _NO_POD in error.message else BindOutcome.REFUSED
+        gone = error.message.startswith(_NO_POD)
+        outcome = BindOutcome.GONE if gone else BindOutcome.REFUSED
     elif not isinstance(error, Conflict):
         pass
     elif any(text in error.message for text in _NEVER_BOUND_AGAIN):
@@ -243,9 +244,10 @@ class KubePodStatusWriter:
         try:
             with place:
                 await self._send(place, effect)
-        except NotFound:
-            self._failures = 0
         except KubeError as error:
+            if isinstance(error, NotFound) and error.of_object:
+                self._failures = 0
+                return
             self._failures += 1
             if self._failures == 1 and not tries:
                 _LOG.warning("condition of pod %s cannot be written: %s", effect.pod.key, error)
@@ -270,7 +272,7 @@ class KubePodStatusWriter:
                 self._there.set()
             self._rest()
         if uid in self._resting:
-            seconds = min(_MOST_REST_SECONDS, 2.0**tries)
+            seconds = 2.0 ** min(tries, _MOST_DOUBLINGS) * (1.0 + self._wiring.random.random())
             await self._wiring.reach.rest(self._wiring.sleep, seconds)
             if self._resting.get(uid) is effect:
                 self._want(uid, self._resting.pop(uid))

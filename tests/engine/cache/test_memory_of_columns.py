@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
+from weakref import WeakSet
 
 import numpy as np
 import pytest
@@ -175,6 +176,29 @@ def test_groupings_of_few_nodes_are_few(monkeypatch):
     assert len(cache.topology._groupings) <= 20
 
 
+def test_groupings_that_are_dropped_are_kept_by_no_set_of_pods(monkeypatch):
+    monkeypatch.setattr(domains, "GROUPING_BYTES", 20 * 2048)
+    cache, kept = Cache(), WeakSet()
+    cache.add_node(make_node("n", labels={f"odd{i}": "a" for i in range(40)}))
+    cache.add_pod(make_pod("p"), "n")
+    tables = []
+    for i in range(40):
+        moves = cache.topology.moves
+        tally = cache.topology.pod_set(
+            frozenset((f"ns{i}", "default")), EVERYTHING, terminating=True
+        )
+        table = cache.topology.table(tally, f"odd{i}")
+        table.sync(cache.nodes)
+        assert dict(table.counts) == {1: 1}
+        assert table.live
+        kept.add(table.domains)
+        if i < 2:
+            tables.append(table)
+    assert cache.topology.moves > moves
+    assert not any(table.live for table in tables)
+    assert len(kept) <= 20 + len(tables)
+
+
 @pytest.fixture
 def few_texts(monkeypatch):
     monkeypatch.setattr(cache_module, "MOST_TEXTS", 50)
@@ -230,3 +254,46 @@ def test_a_column_that_is_made_in_steps_follows_what_happens_between_them(acts):
         deque(steps, maxlen=0)
     column = cache.pods.derived("mine", np.int64, -1, lambda pod: pytest.fail("it is there"))
     assert column.tolist() == [there[cache.pods.pod(row).name] for row in range(cache.pods.size)]
+
+
+def test_who_forgets_texts_reads_no_pod_and_no_node_again(few_texts):
+    cache, read = Cache(), Counter[str]()
+
+    def seen(what, text):
+        read[what] += 1
+        return text
+
+    for i in range(3):
+        cache.add_node(make_node(f"n{i}"))
+    for i in range(200):
+        cache.nodes.text("zone", lambda node: seen("node", node.metadata.name))
+        cache.pods.text("name", lambda pod: seen("pod", pod.name))
+        cache.pods.number("length", lambda pod: seen("number", len(pod.name)))
+        cache.add_pod(make_pod(f"p{i}"), "n1")
+        if i >= 5:
+            cache.remove_pod(f"uid-default-p{i}")
+    assert len(cache.dictionary.texts) < 60
+    assert read == {"node": 3, "pod": 200, "number": 200}
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.lists(st.one_of(st.integers(0, 30), st.sampled_from(["renew", "clear"]))))
+def test_a_dictionary_without_what_is_unused_knows_the_rest(acts):
+    dictionary, column, held = columns.Dictionary(), columns.Column(np.int32, 8, -1), {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns, "_BROUGHT", 1)
+        for at, act in enumerate(acts):
+            if act == "renew":
+                dictionary = dictionary.renewed([column])
+                assert sorted(dictionary.texts) == sorted({*held.values()})
+            elif act == "clear":
+                column.array[:] = -1
+                held.clear()
+            else:
+                text = held[at % 8] = f"t{act}"
+                assert (dictionary.find(text) >= 0) == (text in dictionary.texts)
+                column.cell[at % 8] = dictionary.code(text)
+            known = dictionary.texts
+            found = {row: known[code] for row, code in enumerate(column.array) if code >= 0}
+            assert found == held
+            assert [dictionary.find(text) for text in known] == [*range(len(known))]
