@@ -14,7 +14,7 @@ from engine.text.display import nearest
 
 _GROUPS: Final = {
     "Write policies": {
-        "check": "Check policy files and report what is wrong with them.",
+        "check": "Check policy files or ConfigMaps and report what is wrong.",
         "test": "Run policy tests.",
         "fmt": "Format policies and their tests.",
         "eval": "Evaluate an expression of the policy language.",

@@ -28,13 +28,15 @@ from engine.cli import options
 from engine.cli.formats import to_github, to_sarif
 from engine.cli.refusals import reported
 from engine.policy.findings import at_load, new_compiler, place_in, without_policy
-from engine.policy.folder import ENDING, TESTS, in_folder, name_of
+from engine.policy.folder import ENDING, TESTS, PolicyText, in_folder, name_of
 from engine.text.files import MOST_OF_OBJECTS, MOST_OF_TEXTS, bytes_in
 
 if TYPE_CHECKING:
     from engine.policy.bundle import CompileSettings
 
 _STDIN: Final = Path("-")
+_MANIFESTS: Final = (".yaml", ".yml", ".json")
+_OBJECT: Final = re.compile(rb"\A\s*\{|^apiVersion:", re.MULTILINE)
 _USES: Final = re.compile(rb"^use[ \t]", re.MULTILINE)
 #: A finding that is no fault of the text: it cannot be run without a value.
 _NO_VALUE: Final = "P104"
@@ -56,7 +58,7 @@ class _Job:
     plans: list[Plan] = field(default_factory=list)
 
 
-@click.command("check", help="Check policy files and report what is wrong with them.")
+@click.command("check", help="Check policy files or ConfigMaps and report what is wrong.")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILES|-]...")
 @click.option(
     "--format",
@@ -108,8 +110,7 @@ def command(  # noqa: PLR0913 - click's signature
         raise click.UsageError("name the policy files or folders to check")
     if namespace is not None:
         job.tenant, job.complete = _tenant(job, namespace), False
-    texts = ((path, read(path)) for path in expanded(files))
-    job.texts = {"stdin.policy" if path == _STDIN else str(path): text for path, text in texts}
+    job.texts = {name: text for path in expanded(files) for name, text in _named(path)}
     job.stock = None if stock_file is None else _inventory(stock_file)
     diagnostics = list(_diagnostics(job))
     if autoscaler:
@@ -185,6 +186,32 @@ def expanded(paths: Iterable[Path]) -> Iterator[Path]:
         yield from inside
 
 
+def _named(path: Path) -> Iterator[tuple[str, bytes]]:
+    """The policy of a file by its name; of a manifest of ConfigMaps, those that they have."""
+    text = read(path)
+    if path.suffix not in _MANIFESTS and not (path == _STDIN and _OBJECT.search(text)):
+        yield "stdin.policy" if path == _STDIN else str(path), text
+        return
+    import yaml
+
+    try:
+        documents = list(yaml.safe_load_all(text))
+    except (yaml.YAMLError, RecursionError) as wrong:
+        raise click.ClickException(f"{path}: not YAML: {wrong}") from wrong
+    there = [one for one in documents if isinstance(one, dict)]
+    lists = [one["items"] if isinstance(one.get("items"), list) else [one] for one in there]
+    maps = [one.get("data") for each in lists for one in each if isinstance(one, dict)]
+    items = [item for data in maps if isinstance(data, dict) for item in data.items()]
+    found = [(key, data) for key, data in items if str(key).endswith(ENDING)]
+    if not found:
+        raise click.ClickException(f"{path}: has no ConfigMap with a key that ends in {ENDING}")
+    for key, data in found:
+        yield (
+            f"{'stdin.yaml' if path == _STDIN else path}/{key}",
+            str(data).encode("utf-8", "surrogatepass"),
+        )
+
+
 def read(path: Path, most: int = MOST_OF_TEXTS) -> bytes:
     """The bytes of a file that the user named; `-` is the standard input."""
     try:
@@ -232,7 +259,7 @@ def _diagnostics(job: _Job) -> Iterator[Diagnostic]:
             params={name: one.params for name, one in overrides.items()},
             metrics={} if settings is None else settings.metrics,
             size=Size(nodes or least.nodes, pods or least.pods),
-            bundled={**bundled, **_beside(group)},
+            bundled={**bundled, **_beside(group, job.texts)},
             stock=stock,
             tenant=job.tenant,
         )
@@ -241,11 +268,17 @@ def _diagnostics(job: _Job) -> Iterator[Diagnostic]:
     yield from _beyond_files(job)
 
 
-def _beside(group: Mapping[str, bytes]) -> dict[str, str]:
-    """The policies in the folders of files that use others, by file name, then by header."""
+def _beside(group: Mapping[str, bytes], texts: Mapping[str, bytes]) -> dict[str, str]:
+    """Those beside files that use others, by file name, then by header."""
     folders = {Path(name).parent for name, text in group.items() if _USES.search(text)}
     with reported(OSError):
-        there = [one for folder in sorted(folders) for one in in_folder(folder)]
+        there = [one for folder in sorted(folders) if folder.is_dir() for one in in_folder(folder)]
+    inside = ((Path(name), text) for name, text in texts.items() if name not in group)
+    there += [
+        PolicyText(path, name_of(path, text), text)
+        for path, text in inside
+        if path.parent in folders and not path.parent.is_dir()
+    ]
     by_file = {one.path.stem: one for one in there}
     by_name = {one.name: one for one in there if one.name != one.path.stem}
     return {name: one.text.decode("utf-8", "replace") for name, one in (by_file | by_name).items()}

@@ -34,6 +34,7 @@ RULES = yaml.safe_load(ALERTS.read_text("utf-8"))["groups"][0]["rules"]
 RUNBOOKS = (manifests.ROOT / "docs/runbooks.md").read_text("utf-8")
 PANELS = json.loads((FILES / "dashboard.json").read_text("utf-8"))["panels"]
 
+_FORBIDDEN = 'berth_requests_forbidden_total{job="berth", verb="create", resource="pods/binding"}'
 #: A scheduler with a follower, for three quarters of an hour. Values as promtool writes them.
 WELL = {
     'up{job="berth", instance="a"}': "1x45",
@@ -54,7 +55,7 @@ WELL = {
     'berth_policy_source_refused{job="berth", source="ConfigMap x/y"}': "0x45",
     'berth_metric_missing{job="berth", metric="m"}': "0x45",
     'berth_reflector_quiet_seconds{job="berth", resource="pods"}': "9x45",
-    'berth_requests_forbidden_total{job="berth", verb="list", resource="pods"}': "7x45",
+    _FORBIDDEN: "7x45",
     'berth_events_dropped_total{job="berth", instance="a"}': "7x45",
     'berth_plugin_errors_total{job="berth", instance="a"}': "7x45",
 }
@@ -75,9 +76,7 @@ FAULTS = {
     },
     "BerthMetricMissing": {'berth_metric_missing{job="berth", metric="m"}': "1x45"},
     "BerthWatchQuiet": {'berth_reflector_quiet_seconds{job="berth", resource="pods"}': "0+30x45"},
-    "BerthForbidden": {
-        'berth_requests_forbidden_total{job="berth", verb="list", resource="pods"}': "7+1x45"
-    },
+    "BerthForbidden": {_FORBIDDEN: "7+1x45"},
     "BerthEventsDropped": {'berth_events_dropped_total{job="berth", instance="a"}': "7+1x45"},
     "BerthPluginErrors": {'berth_plugin_errors_total{job="berth", instance="a"}': "7+1x45"},
 }

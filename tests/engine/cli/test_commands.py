@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from dsl.functions import FUNCTIONS
@@ -30,8 +31,8 @@ ALIASES = {"preEnqueue", "queueSort", "preFilter", "postFilter", "preScore", "pr
 DOUBTFUL = "filter: pod.name contains namespace.name\n"
 
 
-def berth(*args):
-    return CliRunner().invoke(main, [str(each) for each in args])
+def berth(*args, **options):
+    return CliRunner().invoke(main, [str(each) for each in args], **options)
 
 
 def process(*args, timeout=60.0):
@@ -262,6 +263,46 @@ def test_a_glob_that_takes_in_the_tests_checks_the_policies(tmp_path):
     result = berth("check", str(policy), str(tests))
     assert (result.exit_code, result.stdout) == (0, "")
     assert "1 file" in result.stderr
+
+
+def test_check_reads_the_policies_of_a_manifest(tmp_path):
+    text = (
+        "# of the team\napiVersion: v1\nkind: ConfigMap\ndata:\n  a.policy: |\n    use b\n"
+        "  b.policy: |\n    # with a comment\n    filter: node.redy\n  notes: |\n    no policy\n"
+    )
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": [yaml.safe_load(text)]})
+    for name, content in (("cm.yaml", text), ("list.yaml", listed)):
+        path = tmp_path / name
+        path.write_text(content)
+        result = berth("check", str(path))
+        assert result.exit_code == 1
+        assert f"--> {path}/b.policy:2:9" in result.stdout
+        assert result.stderr.startswith("2 files checked: ")
+    good = text.replace("redy", "ready")
+    path.write_text(good)
+    assert berth("check", str(path)).exit_code == 0
+    assert berth("check", "-", input=good).stderr == "2 files checked: all good\n"
+    assert "--> stdin.yaml/b.policy:2:9" in berth("check", "-", input=listed).stdout
+    assert "--> stdin.yaml/b.policy:2:9" in berth("check", "-", input=text).stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("apiVersion: v1\nkind: Pod\n", "has no ConfigMap with a key that ends in .policy"),
+        ("kind: ConfigMap\ndata: {a.txt: b}\n", "has no ConfigMap with a key"),
+        ("a: [", "not YAML"),
+        ("[" * 5000, "not YAML"),
+        ("5", "has no ConfigMap"),
+        ("apiVersion: v1\nitems: 3\n", "has no ConfigMap"),
+    ],
+)
+def test_check_of_a_manifest_without_policies(text, said, tmp_path):
+    path = tmp_path / "a.yml"
+    path.write_text(text)
+    result = berth("check", str(path))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert said in result.stderr
 
 
 # ---- explain -------------------------------------------------------------------------------------

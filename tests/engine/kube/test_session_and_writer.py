@@ -242,10 +242,10 @@ OUTCOMES: Mapping[str, tuple[list[Answer], BindOutcome, str, str]] = {
         "namespaces",
     ),
     "404 of a webhook": (
-        [refusal(404, 'admission webhook "w" denied the request: quota not found')],
+        [refusal(404, 'admission webhook "w" denied the request: pods "p" not found')],
         B.REFUSED,
         "POST",
-        "quota",
+        "webhook",
     ),
     "404 of another": (
         [reply(404, b"404 page not found")],
@@ -551,8 +551,38 @@ class TestPodStatusWriter:
         assert status["nominatedNodeName"] == nominated
         assert [one["message"] for one in status["conditions"]] == [message] * bool(message)
 
+    async def test_what_is_refused_for_hours_ends_nothing(self):
+        refused, slept, enough = refusal(403, "never"), list[float](), asyncio.Event()
+
+        async def sleep(seconds: float) -> None:
+            slept.append(seconds)
+            if len(slept) == 1100:
+                enough.set()
+                await asyncio.Event().wait()
+
+        async with serving(refused) as script, session_to(script) as session:
+            wires = Wiring(ManualClock(), Telemetry(), Random(1), sleep)
+            writer = KubePodStatusWriter(Gate(session, wires), wires)
+            task = asyncio.create_task(writer.run())
+            writer.set_unschedulable(SetUnschedulable(pod_info(), "SchedulingGated", "m"))
+            ended, _ = await asyncio.wait(
+                (task, asyncio.create_task(enough.wait())), return_when=asyncio.FIRST_COMPLETED
+            )
+            assert task not in ended
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        assert slept[0] < 2.0
+        assert 200.0 < slept[-1] < 600.0
+
     @pytest.mark.parametrize(
-        "answer", [refusal(403, "early"), refusal(429, "slow"), refusal(500, "x"), hang_up]
+        "answer",
+        [
+            refusal(403, "early"),
+            refusal(429, "slow"),
+            refusal(500, "x"),
+            reply(404, b"404 page not found"),
+            hang_up,
+        ],
     )
     async def test_what_may_pass_is_written_again(self, answer: Answer):
         """A pod that a gate holds is told why once: no later attempt would say it."""
@@ -1179,7 +1209,8 @@ async def test_what_the_account_may_not_do_is_counted_and_told_if_it_lasts():
         said = f'x "p" is forbidden: User "{user}" cannot {verb} resource "{resource}"'
         return refusal(403, f'{said} in API group "{group}" in the namespace "d"')
 
-    leases = refused("list", "leases", "coordination.k8s.io")
+    listed = refused("list", "services")
+    leases = refused("update", "leases", "coordination.k8s.io")
     terminating = refusal(403, 'pods "p" is forbidden: namespace d is being terminated')
     async with serving(terminating) as script:
         config = kubeconfig(f"http://127.0.0.1:{script.port}")
@@ -1194,6 +1225,7 @@ async def test_what_the_account_may_not_do_is_counted_and_told_if_it_lasts():
 
             for _ in range(2):
                 assert await asked(terminating) == [], "that is admission's"
+                assert await asked(listed) == [], "it may do without"
                 clock.advance(31.0)
             assert await asked(refused("create", "pods/binding")) == []
             clock.advance(29.0)
@@ -1208,4 +1240,4 @@ async def test_what_the_account_may_not_do_is_counted_and_told_if_it_lasts():
             assert await asked(leases) == [], "it may have been allowed meanwhile"
             count = session.telemetry.value
             assert count(FORBIDDEN, "create", "pods/binding") == 4
-            assert count(FORBIDDEN, "list", "leases.coordination.k8s.io") == 4
+            assert count(FORBIDDEN, "update", "leases.coordination.k8s.io") == 4
