@@ -207,6 +207,8 @@ class ClassUpdater:
             return all(each)
         except Exception:  # noqa: BLE001 - the full pass names the plugin, or succeeds
             return False
+        finally:
+            keys.at = None  # with it old samples and texts would stay, as long as the class
 
     def _update_row(
         self, keys: KeyColumn, joint: Joint, pod: PodInfo, snapshot: Snapshot, r: int

@@ -94,6 +94,12 @@ class Worlds:
         last.asker = asker
         return last
 
+    @property
+    def last(self) -> SnapshotWorld:
+        """The world that was asked for last; there has to be one."""
+        assert self._last is not None
+        return self._last
+
     def subject(
         self, pod: PodInfo, snapshot: Snapshot, queued: QueueTimes | None = None
     ) -> PodSubject:

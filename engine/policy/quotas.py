@@ -83,8 +83,14 @@ class Quota:
         """Tells whose quota a pod is of."""
         if self._by_namespace:
             return namespace_of
-        world = self._worlds.of(snapshot)
-        return lambda pod: self.rule.owner(self._worlds.subject(pod, snapshot), world)
+        worlds, rule = self._worlds, self.rule
+        worlds.of(snapshot)
+
+        def owner(pod: PodInfo) -> Key | None:
+            # Accounts and columns keep this, and should not keep the snapshot they began with.
+            return rule.owner(worlds.subject(pod, worlds.last.snapshot), worlds.last)
+
+        return owner
 
     def use(self, pod: PodInfo, snapshot: Snapshot) -> QuotaUse:
         """The quotas as the pod finds them."""

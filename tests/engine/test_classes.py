@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import tracemalloc
+import weakref
 from dataclasses import dataclass
 
 import numpy as np
@@ -551,6 +553,21 @@ def test_a_class_takes_a_key_a_node():
     nodes = 5_000
     # Nor is what is made once a process, whenever that comes.
     assert min(bytes_a_class(nodes) for _ in range(3)) <= 8 * nodes + (8 << 10)
+
+
+def test_a_class_that_is_not_asked_for_keeps_no_samples():
+    class Samples(type(Cache().snapshot(0.0).signals)):
+        """With a name for itself to be gone by."""
+
+    cache, framework, pod = known_class(20)
+    samples = Samples().view(cache, 0.0)
+    gone = weakref.ref(samples)
+    for number in range(3):
+        decision = decide(pod, cache.snapshot(0.0, samples), framework)
+        cache.add_pod(make_pod(f"new-{number}", cpu="1"), decision.node)
+    del samples, decision
+    gc.collect()
+    assert gone() is None
 
 
 def test_classes_that_are_forgotten_leave_nothing_behind():

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import msgspec
 import pytest
 
 from dsl.collective import Limits, QuotaUse, pool_of
+from engine.cache import cache as cache_module
 from engine.collective.quotas import exceeded
+from engine.cycle import decide
 from engine.framework.events import Resource
 from engine.objects import Condition, Namespace, from_builtins
 from engine.objects.workloads import ElasticQuota
 from engine.pods.podinfo import CPU
 from engine.policy import accounts
 from engine.queue import SubQueue
-from tests.builders import changed, make_node, pod_object
+from tests.builders import Cache, changed, make_node, make_pod, pod_object
 from tests.engine.policy.builders import chain
 from tests.engine.test_preemption import being_deleted, settle
 from tests.engine.test_scheduler import REFUSED, World
@@ -961,3 +965,21 @@ def test_a_reason_counts_all_that_decides():
     use = QuotaUse(key="a", limits=limits, used=used, pool=pool, asked={CPU: 1000.0}, **ahead)
     words = "no cpu left to borrow: 5 used, 3 promised, 1 asked for, 8 guaranteed to all"
     assert exceeded(use, elastic=True) == f"quota of a: {words}"
+
+
+def test_an_account_keeps_no_texts_that_are_forgotten(monkeypatch):
+    monkeypatch.setattr(cache_module, "MOST_TEXTS", 50)
+    framework, cache = chain({"p.policy": "quota: by pod.label[team] max cpu 10\n"}), Cache()
+    cache.add_node(make_node("n", cpu="100"))
+    old = weakref.ref(cache.dictionary)
+    for number in range(100):
+        cache.pods.text("name", lambda pod: pod.name)
+        pod = make_pod(f"p{number}", cpu="6", labels={"team": "a"})
+        cache.assume(pod, decide(pod, cache.snapshot(0.0), framework).node)
+        refused = decide(
+            make_pod("more", cpu="6", labels={"team": "a"}), cache.snapshot(0.0), framework
+        )
+        assert refused.node is None
+        cache.remove_pod(pod.uid)
+    gc.collect()
+    assert old() is None
