@@ -168,7 +168,8 @@ def _agreed(rescue: PostFilterResult, opinion: Opinion) -> PostFilterResult:
         return rescue
     if rescue.choices is not None:
         return rescue.choices.among({node: set(uids) for node, uids in opinion.victims.items()})
-    if rescue.nominated in opinion.victims:
+    agreed = opinion.victims.get(rescue.nominated)
+    if agreed is not None and {*agreed} == {one.pod.uid for one in rescue.evictions}:
         return rescue
     return PostFilterResult(
         unschedulable(LEFT_OUT), nominated="", message=f"preemption: {LEFT_OUT}"

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import Final, assert_never
 
 from engine.cache import Cache
 from engine.clock import Clock
@@ -24,6 +24,8 @@ from engine.framework.effects import AssumeObject, AtOnce, Await, Effect, Emit, 
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
 
+MOST_SECONDS: Final = 24 * 3600.0
+"""No pod waits longer, in permit neither, whatever a plugin says: its node is kept from others."""
 log = logging.getLogger(__name__)
 
 
@@ -147,7 +149,7 @@ class Executor:
 
     async def _wait(self, effect: Await) -> Status:
         """Asks now, and again whenever one of the kinds changes."""
-        deadline = self.clock.monotonic() + effect.timeout_seconds
+        deadline = self.clock.monotonic() + min(effect.timeout_seconds, MOST_SECONDS)
         self.changes.add(effect.kinds, self._moved)
         try:
             while True:

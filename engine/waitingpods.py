@@ -24,6 +24,7 @@ from typing import Final
 
 from engine.basis import Basis
 from engine.choice import Chosen
+from engine.executor import MOST_SECONDS
 from engine.framework.acting import Acted, Clearance, Point
 from engine.framework.decision import Decision
 from engine.framework.events import Action, ClusterEvent, Resource
@@ -34,8 +35,6 @@ from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod, SchedulingQueue
 
 MOST_WAITING: Final = 5_000
-MOST_SECONDS: Final = 24 * 3600.0
-"""No pod waits longer, whatever a plugin says: its node is kept from others meanwhile."""
 TESTS_A_SLICE: Final = 16
 SPARE_TIMERS: Final = 64
 _NODE_GONE: Final = ClusterEvent(Resource.NODE, Action.DELETE)

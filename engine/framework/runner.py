@@ -46,13 +46,19 @@ Key = tuple[Hashable, ...]
 PreFilter = Callable[[PodInfo, Snapshot], PreFilterResult]
 
 
+def exception_text(cause: BaseException) -> str:
+    """The name of an exception and what it says, also if that raises."""
+    try:
+        return f"{type(cause).__name__}: {cause}"
+    except Exception:  # noqa: BLE001 - of a plugin's own `__str__`
+        return f"{type(cause).__name__}, whose text cannot be told"
+
+
 class PluginError(Exception):
     """A plugin raised, or returned an error; `status` is the pod's."""
 
     def __init__(self, plugin: str, point: str, cause: Exception | Status) -> None:
-        said = f"{type(cause).__name__}: {cause}"
-        if isinstance(cause, Status):
-            said = " ".join(cause.reasons)
+        said = " ".join(cause.reasons) if isinstance(cause, Status) else exception_text(cause)
         super().__init__(f"running {point} plugin {plugin!r}: {said}")
         self.status = Status(Code.ERROR, (str(self),), plugin)
 

@@ -98,7 +98,7 @@ def _plain(hint: Any) -> Fit:  # noqa: ANN401 - as `fit_of`
 def _fields(of: type) -> list[tuple[str, Fit]]:
     hints = get_type_hints(of, localns={"Trial": Trial}, include_extras=True)
     names = [one.name for one in fields(of)] if is_dataclass(of) else of.__struct_fields__  # type: ignore[attr-defined] # a struct
-    return [(name, fit_of(hints[name])) for name in names]
+    return [(name, fit_of(hints[name])) for name in names if name != "grouped"]  # left out
 
 
 def _record(hint: type, value: Any) -> Any:  # noqa: ANN401 - see `Fit`
@@ -140,12 +140,14 @@ def _hashable(value: object) -> object:
 
 
 def _one_of(words: str, fits: list[Fit], value: object) -> object:
+    if value is None and "None" in words:
+        return value
     found = []
     for fit in fits:
         try:
             return fit(value)
         except Misfit as misfit:
-            found.append(misfit)
+            found.append(misfit.with_traceback(None))  # with it they would keep each other alive
     nearly = [misfit for misfit in found if misfit.near]
     raise nearly[0] if nearly else Misfit(f"{type(value).__name__} instead of {words}")
 
@@ -153,6 +155,8 @@ def _one_of(words: str, fits: list[Fit], value: object) -> object:
 def _array(kind: str, value: object) -> object:
     if not isinstance(value, np.ndarray):
         raise Misfit(f"{type(value).__name__} instead of numpy.ndarray")
+    if value.shape == (0,) and "i" in kind:
+        return value.astype(np.intp)  # an empty list is one of floats
     if value.dtype.kind not in kind or value.ndim != 1:
         raise Misfit(f"an array of {value.dtype} {value.shape}", near=True)
     return value
@@ -176,12 +180,14 @@ def _tuple(fits: list[Fit], value: object) -> object:
 
 
 def _items(kind: type, fit: Fit, value: Any) -> Any:  # noqa: ANN401 - see `Fit`
-    wanted: Any = (tuple, list) if kind is tuple else kind
+    others: dict[type, Any] = {tuple: (tuple, list), frozenset: abc.Set}
+    wanted = others.get(kind, kind)
     if not isinstance(value, wanted) or isinstance(value, str | bytes):
         raise Misfit(f"{type(value).__name__} instead of {kind.__name__}")
     new = [_within(f"[{at}]", fit, one) for at, one in enumerate(value)]
     same = all(a is b for a, b in zip(new, value, strict=True))
-    return value if same and isinstance(value, kind) else tuple(new)
+    made = frozenset if kind is frozenset else tuple
+    return value if same and isinstance(value, kind) else made(new)
 
 
 def _mapping(key: Fit, fit: Fit, value: Any) -> Any:  # noqa: ANN401 - see `Fit`

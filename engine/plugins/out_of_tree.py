@@ -35,6 +35,7 @@ from engine.framework.interface import (
     Verdicts,
 )
 from engine.framework.profile import Profile
+from engine.framework.runner import exception_text
 from engine.framework.snapshot import BoolColumn, Rows, Snapshot
 from engine.objects import Described
 from engine.plugins.fits import Misfit, fit_of
@@ -44,7 +45,7 @@ GROUP: Final = "berth.plugins"
 _COLLECTION: Final = re.compile(r"/apis?(/[a-z0-9.-]+)+/[a-z][a-z0-9-]*")
 _SOONEST: Final = 1.0
 """Seconds; who asks to be asked again at once would be asked all the time."""
-_REJECTS: Final = ("pre_enqueue", "pre_filter", "filter", "reserve", "permit", "pre_bind")
+_REJECTS: Final = ("pre_enqueue", "pre_filter", "filter", "reserve", "permit")
 _NOTHING: Final[Mapping[str, object]] = {
     "reserve": ReserveResult(),
     "permit": PermitResult(),
@@ -244,10 +245,11 @@ def _gang(found: Membership | None, _: PodInfo, snapshot: Snapshot) -> Membershi
     _length("gang.domain", found.domain, snapshot.nodes.size)
     ask_mates, ask_shortage = found.mates, found.shortage
 
-    def mates() -> Sequence[int]:
-        rows = np.asarray(ask_mates(), dtype=np.intp)
+    def mates() -> list[int]:
+        rows: NDArray[np.intp] = np.asarray(ask_mates(), dtype=np.intp)
         _inside("mates of gang", rows, snapshot.pods.size)
-        return [*rows]
+        each: list[int] = rows.tolist()
+        return each
 
     def mates_or_none() -> Sequence[int]:
         try:
@@ -317,8 +319,8 @@ def _made(entry: EntryPoint, args: Mapping[str, Any]) -> Loaded:
         raise ValueError(f"{where} fails: {_words(broken)}") from broken
     if not isinstance(points, Points):
         raise ValueError(f"{where} returns {type(points).__name__} instead of Points")  # noqa: TRY004 - all that is wrong with a plugin is a ValueError
-    objects: Mapping[str, Any] = points.objects
-    for path, struct in objects.items():
+    objects: Any = points.objects
+    for path, struct in objects.items() if isinstance(objects, Mapping) else ():
         is_kind = isinstance(struct, type) and issubclass(struct, Described)
         if not is_kind or not _COLLECTION.fullmatch(path):
             raise ValueError(f"{where} has objects at {path!r}: no collection, or not Described")
@@ -340,4 +342,4 @@ def _package(entry: EntryPoint) -> str:
 
 
 def _words(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
+    return " ".join(exception_text(error).split())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +23,6 @@ from engine.framework.interface import (
     PreFilterResult,
     PreScoreResult,
     ReserveResult,
-    Scope,
     Verdicts,
 )
 from engine.framework.profile import Profile, Weighted
@@ -99,7 +100,12 @@ def waits(check=lambda _: WAIT, kinds=frozenset(), seconds=1.0):
     return {"pre_bind": (Await("x", check, kinds, seconds),)}
 
 
-RAISES = (ZeroDivisionError, SystemExit, KeyError)
+class SpeechlessError(Exception):
+    def __str__(self):
+        raise TypeError
+
+
+RAISES = (ZeroDivisionError, SystemExit, KeyError, SpeechlessError)
 STATUSES = ({"status": "no"}, {"status": Status("x")}, {"status": Status(Code.ERROR, "ab")})
 NOT_HERE = [{"status": Status(code)} for code in (Code.ERROR, Code.WAIT, Code.SKIP)]
 RESERVES = (
@@ -161,7 +167,6 @@ PRE_FILTERS = (
     {"version": lambda _: []},
     {"version": lambda _: 1 / 0},
     {"shared": []},
-    {"grouped": 5, "scope": Scope.ALL},
 )
 GANGS = (
     {"key": []},
@@ -283,6 +288,34 @@ async def test_a_post_filter_that_fails_is_told_beside_why_no_node_fits(found):
     assert reason == "Unschedulable"
     assert "Insufficient cpu" in why
     assert "running PostFilter plugin 'Theirs': " in why
+
+
+async def test_answers_keep_no_rules_alive_that_are_gone():
+    none = np.array([])
+    rejected = Verdicts(None, lambda: [(unschedulable("no"), none)])
+    points = Points(
+        pre_filter=lambda *_: PreFilterResult(),
+        filter=lambda *_: rejected,
+        pre_score=lambda *_: PreScoreResult(),
+        score=ones,
+    )
+    theirs = Weighted(Loaded(Theirs(), "Theirs", checked(points)))
+    made, rules = World(nodes=("n1", "n2")), chain({}, in_tree=[*default_plugins(), theirs])
+    before = weakref.ref(rules)
+    made.scheduler.use(rules, None)
+    del rules
+    gc.disable()
+    try:
+        made.comes()
+        made.comes("large", cpu="100")
+        await made.turn()
+        assert [name for name, _ in made.edge.binds] == ["p"]
+        assert {reason for reason, _ in told(made, "large")} == {"Unschedulable"}
+        made.scheduler.use(chain({}), None)
+        await made.turn()
+        assert before() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("found", [ZeroDivisionError, SystemExit, (math.nan,), ([],), 5, None])
