@@ -10,6 +10,7 @@ and put no guard around functions.
 from __future__ import annotations
 
 import collections.abc as abc
+import math
 import types
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
@@ -22,12 +23,15 @@ import numpy as np
 
 from engine.framework.events import QueueingHint
 from engine.framework.gang import MAYBE_NAN
+from engine.framework.runner import exception_text
 from engine.framework.trials import Trial
 
 Fit = Callable[[Any], Any]
 """Gives the value back, with its own functions checked; raises Misfit."""
 
 _OURS: Final = "engine.framework."
+_UNREAD: Final = ("grouped", "joint")
+"""What is taken out of the answers of others, whatever it is."""
 _KINDS: Final = ((np.bool_, "b"), (np.integer, "iu"), (np.floating, "iuf"), (object, "biuf"))
 """Types of arrays in hints, and the kinds of NumPy that do."""
 
@@ -85,8 +89,6 @@ def _plain(hint: Any) -> Fit:  # noqa: ANN401 - as `fit_of`
         return _hashable
     if not isinstance(hint, type) or hint in (object, Any):
         return lambda value: value
-    if getattr(hint, "_is_protocol", False):
-        return partial(_protocol, hint)
     is_data = is_dataclass(hint) or issubclass(hint, msgspec.Struct)
     if is_data and hint.__module__.startswith(_OURS):
         return partial(_record, hint)
@@ -98,7 +100,7 @@ def _plain(hint: Any) -> Fit:  # noqa: ANN401 - as `fit_of`
 def _fields(of: type) -> list[tuple[str, Fit]]:
     hints = get_type_hints(of, localns={"Trial": Trial}, include_extras=True)
     names = [one.name for one in fields(of)] if is_dataclass(of) else of.__struct_fields__  # type: ignore[attr-defined] # a struct
-    return [(name, fit_of(hints[name])) for name in names if name != "grouped"]  # left out
+    return [(name, fit_of(hints[name])) for name in names if name not in _UNREAD]
 
 
 def _record(hint: type, value: Any) -> Any:  # noqa: ANN401 - see `Fit`
@@ -122,11 +124,7 @@ def _instance(hint: type, kind: Any, value: object) -> object:  # noqa: ANN401 -
 def _number(value: Any, *, nan: bool) -> object:  # noqa: ANN401 - see `Fit`
     if isinstance(value, bool) or not isinstance(value, Real):
         raise Misfit(f"{type(value).__name__} instead of float")
-    try:
-        number = float(value)
-    except OverflowError:
-        raise Misfit("a number that is too large", near=True) from None
-    if number != number and not nan:
+    if math.isnan(value) and not nan:
         raise Misfit("NaN", near=True)
     return value
 
@@ -135,7 +133,7 @@ def _hashable(value: object) -> object:
     try:
         hash(value)
     except Exception as wrong:  # noqa: BLE001 - its own `__hash__` may raise anything
-        raise Misfit(str(wrong)) from None
+        raise Misfit(exception_text(wrong)) from None
     return value
 
 
@@ -202,14 +200,6 @@ def _mapping(key: Fit, fit: Fit, value: Any) -> Any:  # noqa: ANN401 - see `Fit`
 def _class(of: type, value: object) -> object:
     if not (isinstance(value, type) and issubclass(value, of)):
         raise Misfit(f"no subclass of {of.__name__}")
-    return value
-
-
-def _protocol(of: type, value: object) -> object:
-    named = {name for base in of.__mro__ for name in vars(base) if getattr(base, "_is_protocol", 0)}
-    lacks = [one for one in sorted(named) if one[0] != "_" and not hasattr(value, one)]
-    if lacks:
-        raise Misfit(f"{type(value).__name__} instead of {of.__name__}: no {lacks[0]}")
     return value
 
 

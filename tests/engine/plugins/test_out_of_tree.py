@@ -119,7 +119,7 @@ ROWS = "s.nodes.present[rows]"
     [
         (
             "class_key=lambda *_: [1], score=lambda *_: None",
-            "TypeError: class_key returns unhashable type: 'list'",
+            "TypeError: class_key returns TypeError: unhashable type: 'list'",
         ),
         ("pre_filter=lambda *_: None", "TypeError: pre_filter returns NoneType instead of Pre"),
         ("filter=lambda t, p, s, rows: " + ROWS, "filter returns ndarray instead of Verdicts"),
