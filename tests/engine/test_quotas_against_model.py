@@ -137,12 +137,13 @@ class Model(RuleBasedStateMachine):
             lent = sum(used[one] for one in self.limits) + cores(pod)
             assert lent <= sum(least for least, _ in self.limits.values()), "what all guarantee"
         if decision.rescue is not None and decision.rescue.evictions:
-            # One counts with the priority of its victims.
+            # One counts with the priority of its victims, and so does the pod that has had some.
             nominations = self.world.cache.nominations
+            ranks = nominations.ranks
             promised = [
                 one for one in nominations
                 if one.namespace == key and one.uid != pod.uid
-                and nominations.ranks[one.uid] >= pod.priority
+                and ranks[one.uid] >= ranks.get(pod.uid, pod.priority)
             ]  # fmt: skip
             within = key in self.limits and own + sum(map(cores, promised)) <= self.limits[key][0]
             self.judge_victims(pod, [one.pod for one in decision.rescue.evictions], within=within)
