@@ -236,9 +236,9 @@ def _waits(pod: Json) -> bool:
 class Retold:
     """Berth's journal line by line; `decisions` gives each as a case for the oracle."""
 
-    def __init__(self, world: World) -> None:
-        self._fixed = [*world.nodes, *world.volumes]
-        self._manifests = {pod["metadata"]["name"]: pod for pod in world.pods}
+    def __init__(self, fixed: Iterable[Json], pods: Iterable[Json]) -> None:
+        self._fixed = list(fixed)
+        self._manifests = {pod["metadata"]["name"]: pod for pod in pods}
         self._on: dict[str, Json] = {}
         self._promised: dict[str, Json] = {}
 
@@ -255,14 +255,14 @@ class Retold:
         match entry:
             case {"what": "assume" | "add_pod", "args": [told, node, *_]}:
                 self._place(self._stored(told), node, going="deletionTimestamp" in told["metadata"])
-            case {"what": "carry", "args": [told]} if told["metadata"]["uid"] in self._on:
+            case {"what": "carry", "args": [told, *_]} if told["metadata"]["uid"] in self._on:
                 node = self._on[told["metadata"]["uid"]]["spec"]["nodeName"]
                 self._place(self._stored(told), node, going="deletionTimestamp" in told["metadata"])
-            case {"what": "forget" | "remove_pod", "args": [uid]}:
+            case {"what": "forget" | "remove_pod", "args": [uid, *_]}:
                 self._on.pop(uid, None)
-            case {"what": "nominate", "args": [told, node]}:
+            case {"what": "nominate", "args": [told, node, *_]}:
                 self._promise(self._stored(told), node)
-            case {"what": "withdraw", "args": [uid]}:
+            case {"what": "withdraw", "args": [uid, *_]}:
                 self._promised.pop(uid, None)
             case _:
                 pass  # the other kinds of object stay as they were created
@@ -317,7 +317,6 @@ def differences(entry: Json, want: Json) -> Iterator[str]:
 def _unplaced(entry: Json, want: Json) -> Iterator[str]:
     nominated = entry.get("nominated")
     tied = want.get("tied") or ([want["chosen"]] if want.get("chosen") else [])
-    said = f"{want['message']} {want.get('postFilterMessage') or ''}".strip()
     if want["feasible"]:
         yield f"no node, {want['feasible'][:5]} are feasible"
     elif nominated:
@@ -327,8 +326,10 @@ def _unplaced(entry: Json, want: Json) -> Iterator[str]:
             yield f"victims {entry['victims']}, not {want['candidates'][nominated]['victims']}"
     elif tied:
         yield f"no preemption, {tied} would do; said {entry['message']!r}"
-    elif entry["message"] != said:
-        yield f"said {entry['message']!r}, not {said!r}"
+    else:
+        said = f"{want['message']} {want.get('postFilterMessage') or ''}".strip()
+        if entry["message"] != said:
+            yield f"said {entry['message']!r}, not {said!r}"
 
 
 # ---- the whole -----------------------------------------------------------------------------------
@@ -382,8 +383,9 @@ def _asked(world: World, journal: Path, show: int) -> int:
     """Puts each decision to the oracle; how many differ."""
     oracle = Oracle(os.environ["ORACLE"])
     asked: Counter[str] = Counter()
+    retold = Retold([*world.nodes, *world.volumes], world.pods)
     with journal.open("rb") as lines:
-        for case, entry in Retold(world).decisions(lines):
+        for case, entry in retold.decisions(lines):
             found = list(differences(entry, oracle.ask(case)))
             placed = "placed" if entry.get("chosen") else "not placed"
             asked["promised" if entry.get("nominated") else placed] += 1
