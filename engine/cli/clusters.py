@@ -8,6 +8,7 @@ import math
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -18,6 +19,7 @@ from engine.cli.check import read
 from engine.cli.eval import read_metrics, samples_of
 from engine.cli.manifests import Objects
 from engine.cli.replay import ruled
+from engine.cli.settings import with_flags
 from engine.clock import Clock, ManualClock, SystemClock
 from engine.configuration.settings import Settings
 from engine.framework.frameworks import Frameworks
@@ -45,6 +47,8 @@ from engine.telemetry import Telemetry
 from engine.watches.watcher import Watcher, attend, signal_spec
 
 _NO_POLICIES: Final = "no policies given: name those in force with --policies or --policy-configmap"
+_USUAL: Final = "berth-system/policies"
+"""Where the chart, `berth install` and `berth up` have the policies."""
 _OLDER: Final = "A scheduler that cannot list it either keeps its older rules"
 _PATIENCE_SECONDS: Final = 5.0
 """For what policies read beside: a list that is refused is asked for again and again."""
@@ -87,8 +91,10 @@ def from_files(
     return Cluster(lab, _by_key(there), notes)
 
 
-async def from_server(kubeconfig: str | None, settings: Settings) -> Cluster:
+async def from_server(kubeconfig: str | None, settings: Settings, *, usual: bool) -> Cluster:
     """What a running cluster has now: it is asked once, and nothing is written.
+
+    `usual`: where the settings name no policies, those of the usual ConfigMap are taken.
 
     Raises:
         click.ClickException: the policies or the profiles cannot be used.
@@ -99,6 +105,9 @@ async def from_server(kubeconfig: str | None, settings: Settings) -> Cluster:
     async with await Session.connect(kubeconfig or settings.kubeconfig, clock=clock) as session:
         hosts = await list_all(session, nodes())
         there = await list_all(session, pods())
+        if usual and not settings.berth.policies.has_sources and await _has_usual(session):
+            settings = with_flags(settings, {"policy_configmap": _USUAL})
+            notes.append(f"no policies given: those of ConfigMap {_USUAL} are asked")
         frameworks, bundle = await _rules(session, settings, (len(hosts), len(there)), notes)
         objects: list[Any] = [*await list_all(session, namespaces()), *hosts]
         for kind in kinds_of([one.profile for one in frameworks]):
@@ -139,6 +148,18 @@ def _texts_of(settings: Settings) -> Texts | None:
             folder = section.folder if policies.in_folders else ""
             found |= {f"{folder}{name}": text for name, text in texts.items()}
     return found or None
+
+
+async def _has_usual(session: Session) -> bool:
+    namespace, _, name = _USUAL.partition("/")
+    path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
+    try:
+        (await session.request("GET", path)).checked()
+    except StatusError as refused:
+        if refused.code not in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
+            raise
+        return False
+    return True
 
 
 async def _rules(

@@ -70,7 +70,7 @@ def _cluster(request: Request) -> Cluster:
     settings = with_flags(load(request.config), request.flags)
     if request.paths:
         return from_files(request.paths, settings, request.metrics, request.now)
-    return run_in_loop(from_server(request.kubeconfig, settings))
+    return run_in_loop(from_server(request.kubeconfig, settings, usual=request.config is None))
 
 
 def _print(

@@ -67,10 +67,12 @@ async def _up(
         )
         source = f"{_NAMESPACE}/{_CONFIG_MAP}"
         click.echo(f"# schedulerName: berth; its policies are in ConfigMap {source}", err=True)
-        await App(options_of(cluster, source), clock=clock).run(stop)
+        state = f"{_NAMESPACE}/berth"  # where `berth status` looks
+        await App(options_of(cluster, source, state), clock=clock).run(stop)
 
 
-def options_of(cluster: EmbeddedCluster, config_map: str) -> RunOptions:
+def options_of(cluster: EmbeddedCluster, config_map: str, state: str | None = None) -> RunOptions:
     """For a scheduler on an embedded cluster, with the policies of a ConfigMap."""
-    berth = {"policies": {"configMap": config_map}, "prometheus": {"url": cluster.prometheus_url}}
+    policies = {"configMap": config_map, "state": state}
+    berth = {"policies": policies, "prometheus": {"url": cluster.prometheus_url}}
     return RunOptions(Settings.model_validate({"berth": berth}), cluster.kubeconfig())

@@ -219,6 +219,43 @@ def test_a_metric_of_which_prometheus_has_no_series_is_named(tmp_path):
     assert [one for one in notes if "missing" in one] == ["disk is missing: no sample of it"]
 
 
+@pytest.mark.parametrize(
+    ("there", "given", "node", "note"),
+    [
+        (True, (), None, "no policies given: those of ConfigMap berth-system/policies are asked"),
+        (False, (), "node-01", "no policies given: name those in force"),
+        (True, ("--config", "none.yaml"), "node-01", "no policies given: name those in force"),
+    ],
+)
+def test_where_no_policies_are_given_those_of_the_usual_config_map_count(
+    tmp_path, monkeypatch, there, given, node, note
+):
+    monkeypatch.chdir(tmp_path)
+    config = {"apiVersion": "berth.dev/v1", "kind": "BerthConfiguration"}
+    (tmp_path / "none.yaml").write_text(yaml.safe_dump(config))
+
+    async def explained():
+        async with EmbeddedCluster(nodes=1) as cluster:
+            containers = [{"name": "c", "image": "i"}]
+            spec = {"schedulerName": "berth", "containers": containers}
+            cluster.create("pods", {"metadata": {"name": "web"}, "spec": spec}, namespace="default")
+            cluster.create("namespaces", {"metadata": {"name": "berth-system"}})
+            if there:
+                data = {"p.policy": "filter: node.label here=yes\n"}
+                item = {"metadata": {"name": "policies"}, "data": data}
+                cluster.create("configmaps", item, namespace="berth-system")
+            (tmp_path / "kubeconfig").write_text(yaml.safe_dump(cluster.kubeconfig()))
+            words = ["explain", "pod", "default/web", "--kubeconfig", "kubeconfig"]
+            return await asyncio.to_thread(
+                CliRunner().invoke, main, [*words, *given, "--format", "json"]
+            )
+
+    done = asyncio.run(explained())
+    told = json.loads(done.stdout)
+    assert told["node"] == node
+    assert [one for one in told["notes"] if one.startswith(note)]
+
+
 def test_a_pipe_among_the_policies_is_told_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "a.policy")
     (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(OBJECTS))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+from asyncio.subprocess import PIPE
 
 import pytest
 import yaml
@@ -134,3 +136,22 @@ def test_what_somebody_wrote_there_is_told_apart(tmp_path, text):
     done = shown(tmp_path, text)
     assert done.exit_code == 1
     assert "does not hold what Berth writes" in done.output
+
+
+async def test_the_scheduler_of_berth_up_says_what_is_in_force(tmp_path):
+    kubeconfig = tmp_path / "kubeconfig"
+    program = ("-c", "from engine.cli import main; main()", "up", "--nodes=1", "--kubeconfig")
+    up = await asyncio.create_subprocess_exec(
+        sys.executable, *program, kubeconfig, stdout=PIPE, stderr=PIPE
+    )
+    try:
+        while b"Policies in force" not in await up.stderr.readline():
+            assert up.returncode is None
+        words, told = ["status", "--kubeconfig", str(kubeconfig)], ""
+        while "is in force" not in told:  # the first time it may not be written yet
+            done = await asyncio.to_thread(CliRunner().invoke, main, words)
+            told = done.output
+    finally:
+        up.terminate()
+        await up.communicate()
+    assert "ConfigMap berth-system/policies: empty" in told
