@@ -2,8 +2,8 @@
 
 They come from the Go modules pinned beside this file, are built once for each content of those
 pins, and live in the user's cache folder, never in the repository. With KUBERNETES=1.36.3 in the
-environment the API server and kube-scheduler, which may not be newer, are of that version. Its pins
-are made from its own, as are those of the programs that only `tests.e2e` needs.
+environment the API server and kube-scheduler, which may not be newer, are of that version, and its
+pins are made from its own.
 """
 
 from __future__ import annotations
@@ -124,8 +124,13 @@ def _build(name: str, target: Path) -> None:
 def _module_of(version: str, folder: Path) -> Path:
     """A Go module that needs Kubernetes of this version, and its parts of the same.
 
-    The checksum database vouches for all of it.
+    The checksum database vouches for all of it. Of the pinned version it has the pins, so most of
+    what a program needs has been compiled for the API server.
     """
+    if version == KUBERNETES_VERSION:
+        for pin in ("go.mod", "go.sum"):
+            shutil.copyfile(HERE / pin, folder / pin)
+        return folder
     pins = (module("k8s.io/kubernetes", f"v{version}") / "go.mod").read_text()
     parts = re.findall(r"^\s+(\S+) => \./staging", pins, re.MULTILINE)
     lines = ["module berth.test/older", *re.findall(r"^go \S+$", pins, re.MULTILINE)]
