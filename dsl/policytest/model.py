@@ -3,7 +3,7 @@
 Data only.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TypeVar
 
 from msgspec import Struct, field
@@ -17,9 +17,10 @@ _T = TypeVar("_T")
 
 
 class Sample(Struct, frozen=True):
-    """A metric's value as written, and how old it is."""
+    """A metric's value as written, the line it stands in, and how old it is."""
 
     text: str
+    line: int
     age_seconds: float = 0.0
 
 
@@ -59,24 +60,18 @@ class Thing(Struct, frozen=True):
         return value if isinstance(value, type(default)) else default
 
 
-class Setting(Struct, frozen=True):
-    """The value of a metric `by cluster`, of a domain or of a pair of keys, and where it stands."""
-
-    name: str
-    keys: tuple[str, ...]
-    sample: Sample
-    span: Span
+Params = Mapping[str, tuple[str | tuple[str, ...], Span]]
+"""Name of a parameter -> its value, and where it is named."""
 
 
 class Use(Struct, frozen=True):
-    """A policy that takes part; `places` is where each parameter is named."""
+    """A policy that takes part."""
 
     name: str
     span: Span
-    params: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
-    alias: str = ""
-    weight: float | None = None
-    places: Mapping[str, Span] = field(default_factory=dict)
+    params: Params
+    alias: str
+    weight: float | None
 
 
 Key = tuple[str, str, str, int]
@@ -84,10 +79,10 @@ Key = tuple[str, str, str, int]
 
 
 class Cluster(Struct, frozen=True):
-    """Everything given, in its order: objects by kind, metrics of their own, the time."""
+    """Everything given, in its order: objects, metrics by name and keys, the time."""
 
     things: Mapping[Key, Thing] = field(default_factory=dict)
-    settings: Mapping[tuple[str, ...], Setting] = field(default_factory=dict)
+    metrics: Mapping[tuple[str, ...], Sample] = field(default_factory=dict)
     now: float = NOW
 
     def of(self, *kinds: str) -> tuple[Thing, ...]:
@@ -104,14 +99,13 @@ class Expected(Struct, frozen=True):
     """One expectation with its values read."""
 
     name: str
-    span: Span
     line: int
     text: str
-    names: tuple[str, ...] = ()
-    value: str = ""
-    number: float = 0.0
-    message: str | None = None
-    status: str | None = None
+    names: tuple[str, ...]
+    value: str
+    number: float
+    message: str | None
+    status: str | None
 
 
 class Case(Struct, frozen=True):
@@ -121,7 +115,7 @@ class Case(Struct, frozen=True):
     line: int
     span: Span
     cluster: Cluster
-    params: Mapping[str, tuple[str | tuple[str, ...], Span]]
+    params: Params
     expected: tuple[Expected, ...]
 
     @property
@@ -130,26 +124,13 @@ class Case(Struct, frozen=True):
         return any(one.name == "error" for one in self.expected)
 
 
-class Given(Struct, frozen=True):
-    """An attribute where it is written: of which kind of fixture, its name and its key."""
-
-    kind: str
-    name: str
-    key: str
-    span: Span
-
-
 class Suite(Struct, frozen=True):
-    """A test file, ready to run unless there are errors among the findings.
-
-    `given` are all attributes, in the order of the file.
-    """
+    """A test file, ready to run unless there are errors among the findings."""
 
     source: SourceFile
     uses: tuple[Use, ...]
     cases: tuple[Case, ...]
     diagnostics: tuple[Diagnostic, ...]
-    given: tuple[Given, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -162,10 +143,3 @@ def pod_names(thing: Thing, default: str = "pod") -> list[str]:
     name = thing.name or default
     count = thing.get("count", 1)
     return [name] if count == 1 else [f"{name}-{number}" for number in range(1, count + 1)]
-
-
-def listed(words: Sequence[str], last: str = "and") -> str:
-    """Names as a sentence has them: `a, b and c`."""
-    if len(words) <= 1:
-        return "".join(words)
-    return f"{', '.join(words[:-1])} {last} {words[-1]}"

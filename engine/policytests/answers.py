@@ -6,28 +6,24 @@ What takes more than one decision, and changes the cluster, happens in a lab of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from dsl.plan import Plan, RuleBase
-from dsl.reference import View
 from engine.clock import ManualClock
 from engine.explain.gangs import Group, group_of, start_of
 from engine.explain.scores import Ranking, among
 from engine.framework.acting import Acts
 from engine.framework.decision import Decision, Details, PluginScore
 from engine.framework.effects import Emit, Patch
-from engine.framework.runtime import Candidates, Unfit
+from engine.framework.runtime import Candidates
 from engine.framework.status import Code, Status
 from engine.pods.podinfo import PodInfo
 from engine.policy import findings
 from engine.policy.plugin import place_of
-from engine.policy.world import PodSubject, SnapshotWorld
 from engine.policytests.policies import CannotJudgeError
 from engine.policytests.scene import Scene
 
@@ -40,8 +36,7 @@ _DIGITS: Final = 6
 _WAITS: Final = "WaitingOnPermit"
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
+class Rejection(NamedTuple):
     """Why a node is not feasible; `place` is file and line of the rule, or a plugin's name."""
 
     message: str
@@ -49,8 +44,7 @@ class Rejection:
     place: str
 
 
-@dataclass(frozen=True, slots=True)
-class Preempted:
+class Preempted(NamedTuple):
     """The pods that are evicted for a pod, the node it is promised, and what is said of that."""
 
     victims: tuple[str, ...]
@@ -75,28 +69,9 @@ class Answers:
         """`make` gives the scene, and once more where what is asked changes the cluster."""
         self.scene = make()
         self._make = make
+        self.rules = [rule for plan in self.scene.plans for rule in rules_of(plan)]
         self.seen: dict[str, set[str]] = {}
-        """The outcomes of each rule by its id (`rules.outcomes`): who runs the test enters them."""
-
-    @cached_property
-    def rules(self) -> list[RuleBase]:
-        """All rules, in the order of the files."""
-        return [rule for plan in self.scene.plans for rule in rules_of(plan)]
-
-    @property
-    def world(self) -> SnapshotWorld:
-        """What the pod's rules read beside it."""
-        return self.scene.worlds.of(self.scene.snapshot, self.scene.pod.uid)
-
-    @property
-    def subject(self) -> PodSubject:
-        """The pod as policies read it."""
-        return self.scene.worlds.subject(self.scene.pod, self.scene.snapshot)
-
-    def view(self, pod: PodInfo | None = None) -> View:
-        """Where rules look before any node: at the pod, or at another one that is given."""
-        subject = self.scene.worlds.subject(pod or self.scene.pod, self.scene.snapshot)
-        return View(self.world, subject, -1)
+        """The outcomes of each rule by its id (`rules.looks`): who runs the test enters them."""
 
     # ---- nodes
 
@@ -108,46 +83,32 @@ class Answers:
     @cached_property
     def rejections(self) -> Mapping[str, Rejection]:
         """The nodes that do not pass, in the order of the file: the first who rejects each."""
-        rows = self.scene.rows
-        said = self._rejected(rows)
-        if len(said) < len(rows):
-            said = self._not_started() | said
-        return {name: said[name] for name in rows if name in said}
-
-    def _rejected(self, rows: Mapping[str, int]) -> dict[str, Rejection]:
-        """Why each node is rejected that is, by the first who does."""
-        try:
-            trial = self.scene.framework.trial(self.scene.pod, self.scene.snapshot)
-        except Unfit as unfit:
-            error = unfit.fit_error
-            code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if error.unresolvable else Code.UNSCHEDULABLE
-            status = Status(code, (error.pre_filter_message,), " ".join(sorted(error.plugins)))
-            return dict.fromkeys(rows, self._read(status))
-        said = {}
-        for name, row in rows.items():
-            first = trial.at(row).rejection()
-            if trial.allowed is not None and not trial.allowed[row]:
-                by = " ".join(sorted(trial.allowed_by))
-                said[name] = Rejection(f"node(s) didn't satisfy plugin {by}", "unresolvable", by)
-            elif first is not None:
-                said[name] = self._read(first.status.by(first.plugin))
-        return said
+        scene, rows = self.scene, self.scene.rows
+        found = scene.framework.rejections(scene.pod, scene.snapshot)
+        said: dict[int, Rejection] = {}
+        for one in found.each:
+            said |= dict.fromkeys(one.rows.tolist(), self._read(one.status.by(one.plugin)))
+        if found.left_out is not None:
+            by = " ".join(sorted(found.left_out_by))
+            no = Rejection(f"node(s) didn't satisfy plugin {by}", "unresolvable", by)
+            said |= dict.fromkeys(found.left_out.tolist(), no)
+        if found.ended is not None:
+            by, never = " ".join(sorted(found.ended.plugins)), found.ended.unresolvable
+            code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if never else Code.UNSCHEDULABLE
+            no = self._read(Status(code, (found.ended.pre_filter_message,), by))
+            said = dict.fromkeys(rows.values(), no)
+        if len(said) < len(rows) and self.gang is not None:
+            start = start_of(self.gang, scene.lab.cache, scene.lab.snapshot, scene.framework)
+            word = "unresolvable" if start.never else "unschedulable"
+            no = Rejection(start.reason, word, self.gang.gang.place)
+            said = dict.fromkeys({*rows.values()} - start.rows, no) | said
+        return {name: said[row] for name, row in rows.items() if row in said}
 
     @cached_property
     def gang(self) -> Group | None:
         """The gang of the pod; None: it is in none."""
         scene = self.scene
         return group_of(scene.pod, scene.queue, scene.snapshot, scene.framework)
-
-    def _not_started(self) -> dict[str, Rejection]:
-        """The nodes on which the pod's gang does not start."""
-        if self.gang is None:
-            return {}
-        lab = self.scene.lab
-        start = start_of(self.gang, lab.cache, lab.snapshot, self.scene.framework)
-        word = "unresolvable" if start.never else "unschedulable"
-        no = Rejection(start.reason, word, self.gang.gang.place)
-        return {name: no for name, row in self.scene.rows.items() if row not in start.rows}
 
     def _read(self, status: Status) -> Rejection:
         message, place = self._placed(", ".join(status.reasons))
@@ -189,9 +150,7 @@ class Answers:
     def ranking(self) -> Ranking:
         """The nodes that are left as a scheduling cycle orders them."""
         rows, scene = self.candidates, self.scene
-        if not len(rows):
-            return Ranking()
-        return among(scene.pod, scene.snapshot, scene.framework, rows)
+        return among(scene.pod, scene.snapshot, scene.framework, rows) if len(rows) else Ranking()
 
     @property
     def best(self) -> Sequence[str]:
@@ -208,10 +167,8 @@ class Answers:
         Raises:
             CannotJudgeError: they are not those of one policy.
         """
-        plans = self.scene.plans
-        if len(plans) != 1:
-            what = "several policies" if plans else "no policy"
-            raise CannotJudgeError(f"this file uses {what}; `skipped` counts the rules of one")
+        if len(self.scene.plans) != 1:
+            raise CannotJudgeError("`skipped` counts the rules of one policy; this file uses more")
         return {number_in_file(rule): rule for rule in self.rules}
 
     def applies(self, rule: RuleBase) -> bool:
@@ -244,21 +201,17 @@ class Answers:
 
     # ---- the chosen node
 
-    def chosen(self) -> str:
-        """The node that is chosen for the pod.
+    @cached_property
+    def decision(self) -> Decision:
+        """The decision that takes the chosen node, or the best one, with what everyone gave it.
 
         Raises:
-            CannotJudgeError: none is, or several might be.
+            CannotJudgeError: none is chosen, and several might be.
         """
-        if self.scene.chosen:
-            return self.scene.chosen
-        if len(self.best) != 1:
+        scene = self.scene
+        if not scene.chosen and len(self.best) != 1:
             raise CannotJudgeError("no node is chosen; say which:  given pod chosen NODE")
-        return self.best[0]
-
-    def decision(self) -> Decision:
-        """The decision that takes the chosen node, with what everyone gave it."""
-        node, scene = self.chosen(), self.scene
+        node = scene.chosen or self.best[0]
         taken = next((one for one in self.ranking.nodes if one.node == node), None)
         given = () if taken is None else taken.given
         return Decision(
@@ -272,22 +225,21 @@ class Answers:
             known=Details(tuple([PluginScore(g.plugin, g.raw, g.score, g.weight) for g in given])),
         )
 
-    @contextmanager
-    def placed(self) -> Iterator[tuple[SnapshotWorld, PodSubject, int]]:
-        """The world in which the pod is assumed on its node, as it is from reserve on."""
-        node, scene = self.chosen(), self.scene
-        scene.lab.cache.assume(scene.pod, node, scene.snapshot.now)
-        try:
-            snapshot = scene.lab.snapshot()
-            subject = scene.worlds.subject(scene.pod, snapshot)
-            yield scene.worlds.of(snapshot), subject, scene.rows[node]
-        finally:
-            scene.lab.cache.forget(scene.pod.uid)
+    @cached_property
+    def placed(self) -> Scene:
+        """The scene in which the pod is on its node.
+
+        Raises:
+            CannotJudgeError: no node is chosen.
+        """
+        node, scene = str(self.decision.node), self._make()
+        scene.assume(node)
+        return scene
 
     @cached_property
     def permission(self) -> tuple[str, str]:
         """`allow`, `reject` or `wait`, and the message; of a gang the pod alone is tried."""
-        decision, scene = self.decision(), self._make()
+        decision, scene = self.decision, self._make()
         verdict, said = scene.lab.run(_permission(scene, decision))
         return verdict, self._placed(said)[0]
 
@@ -298,18 +250,16 @@ class Answers:
         return scene.lab.run(_preemption(scene))
 
     @cached_property
-    def acts(self) -> Acts:
+    def _acts(self) -> Acts:
         """All that is done around the binding."""
-        decision = self.decision()
-        with self.placed() as (world, _, _):
-            return self.scene.framework.act(self.scene.pod, world.snapshot, decision)
+        placed = self.placed
+        return placed.framework.act(placed.pod, placed.snapshot, self.decision)
 
     @property
     def written(self) -> Mapping[str, Mapping[str, str]]:
         """The annotations and the labels that prebind and postbind would set."""
-        acts = self.acts
-        out = {"annotation": {**acts.annotations}, "label": {**acts.labels}}
-        later = [one.body["metadata"] for one in acts.after if isinstance(one, Patch)]
+        out = {"annotation": {**self._acts.annotations}, "label": {**self._acts.labels}}
+        later = [one.body["metadata"] for one in self._acts.after if isinstance(one, Patch)]
         for kind, there in out.items():
             for meta in later:
                 there.update(meta.get(f"{kind}s", {}))
@@ -318,7 +268,7 @@ class Answers:
     @property
     def events(self) -> Sequence[str]:
         """What the Events of prebind and postbind would say."""
-        done = (*self.acts.before, *self.acts.after)
+        done = (*self._acts.before, *self._acts.after)
         return [one.note for one in done if isinstance(one, Emit)]
 
 
@@ -357,9 +307,8 @@ async def _preemption(scene: Scene) -> Preempted:
     await lab.until(lambda: not any(evicting(one.uid) for one in pods))
     told = [one.rescue.message for one in lab.decisions if one.rescue is not None]
     victims = tuple(one.pod.name for one in lab.written.evicted)
-    return Preempted(
-        victims, lab.cache.nominations.node_of(scene.pod.uid) or None, "".join(told[-1:])
-    )
+    node = lab.cache.nominations.node_of(scene.pod.uid) or None
+    return Preempted(victims, node, "".join(told[-1:]))
 
 
 def _raise(_pod: PodInfo, fault: Exception) -> None:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
-from dsl.policytest import Expected, listed
-from engine.policytests.answers import Answers, Preempted, Rejection
+from dsl.policytest.attributes import listed
+from dsl.policytest.model import Expected
+from engine.policytests.answers import Answers
 
 TOLERANCE: Final = 2e-6
 #: Where no node is feasible, of so many is told why.
 _MOST_FATES: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """What came out instead; `nodes` are those worth a closer look."""
 
     message: str
@@ -36,20 +35,66 @@ def judge(expected: Expected, answers: Answers) -> Failure | None:
         case "best":
             return _judge_best(expected, answers)
         case "skipped":
-            return _judge_skipped(expected, answers)
-        case "gated" | "ungated":
-            return _judge_gate(expected, answers)
-        case "permit":
-            verdict, said = answers.permission
-            if verdict != expected.names[0]:
-                return Failure(f"permit says {verdict}" + (f': "{said}"' if said else ""))
-            return _other_message(expected, said)
+            return _judge_skipped(int(expected.number), answers)
         case "annotation" | "label" | "unset":
             return _judge_written(expected, answers)
-        case "victims" | "nominated":
-            return _judge_preempted(expected, answers.preemption)
+        case "gated" | "ungated" | "permit":
+            return _judge_held(expected, answers)
         case _:
-            return _judge_said(expected, answers)
+            return _judge_whole(expected, answers)
+
+
+def _judge_held(expected: Expected, answers: Answers) -> Failure | None:
+    """What becomes of a pod before the queue, and on its node."""
+    name = expected.names[0]
+    if expected.name == "permit":
+        verdict, said = answers.permission
+        if verdict != name:
+            return Failure(f"permit says {verdict}" + (f': "{said}"' if said else ""))
+    else:
+        held = answers.gate(name)
+        if expected.name == "ungated":
+            return None if held is None else Failure(f'{name} is held: "{held}"')
+        if held is None:
+            return Failure(f"nothing holds {name} before the queue")
+        said = held
+    return _unlike(
+        f'the message is\n"{said}"', said, said if expected.message is None else expected.message
+    )
+
+
+def _judge_written(expected: Expected, answers: Answers) -> Failure | None:
+    """What is set, or not set, whether as an annotation or as a label."""
+    name, kinds = expected.names[0], answers.written
+    if expected.name == "unset":
+        values = [there[name] for there in kinds.values() if name in there]
+        return Failure(f'{name} is set to "{values[0]}"') if values else None
+    there = kinds[expected.name]
+    if name not in there:
+        return Failure(f"{name} is not set; set are {_list(sorted(there))}")
+    return _unlike(f'{name} is set to "{there[name]}"', there[name], expected.value)
+
+
+def _judge_whole(expected: Expected, answers: Answers) -> Failure | None:
+    """What has to be all of it: an order, victims and their node, Events."""
+    names = expected.names
+    if expected.name == "order":
+        return _unlike(f"the order is {_list(answers.order)}", tuple(answers.order), names)
+    if expected.name == "events":
+        events = tuple(answers.events)
+        quoted = "\n".join(f'"{one}"' for one in events)
+        return _unlike(
+            f"the events are\n{quoted}" if events else "there is no event", events, names
+        )
+    victims, node, why = answers.preemption
+    got = sorted(victims if expected.name == "victims" else [node] if node else [])
+    said = f"the victims are {_list(got)}" if expected.name == "victims" else "nominated is "
+    said += (node or "none") if expected.name == "nominated" else ""
+    return _unlike(f"{said}\n{why}".rstrip(), got, sorted(names))
+
+
+def _unlike(message: str, got: object, wanted: object) -> Failure | None:
+    return None if got == wanted else Failure(message)
 
 
 def _list(names: Sequence[str]) -> str:
@@ -66,7 +111,7 @@ def _judge_nodes(expected: Expected, answers: Answers) -> Failure | None:
     if wrong:
         what = expected.name + (" with this message" if expected.message is not None else "")
         lines = [f"{what} are {_list(there)}" if there else f"no node is {what}"]
-        return Failure("\n".join((*lines, *(_fate(name, rejections) for name in wrong))), wrong)
+        return Failure("\n".join((*lines, *(_fate(name, answers) for name in wrong))), wrong)
     for name in expected.names if expected.status is not None else ():
         given = rejections[name]
         if given.status != expected.status:
@@ -74,8 +119,8 @@ def _judge_nodes(expected: Expected, answers: Answers) -> Failure | None:
     return None
 
 
-def _fate(name: str, rejections: Mapping[str, Rejection]) -> str:
-    there = rejections.get(name)
+def _fate(name: str, answers: Answers) -> str:
+    there = answers.rejections.get(name)
     if there is None:
         return f"{name} passes"
     return f'{name} is rejected by {there.place}: "{there.message}"'
@@ -83,10 +128,9 @@ def _fate(name: str, rejections: Mapping[str, Rejection]) -> str:
 
 def _judge_score(expected: Expected, answers: Answers) -> Failure | None:
     (name,) = expected.names
-    refused = answers.rejections.get(name)
-    if refused is not None:
-        text = f'{name} has no score: it is rejected by {refused.place}: "{refused.message}"'
-        return Failure(text, (name,))
+    if name in answers.rejections:
+        said = f"{name} has no score: {_fate(name, answers).replace(name, 'it', 1)}"
+        return Failure(said, (name,))
     scores = answers.scores
     if scores is None:
         return Failure(f"{name} has no score: every scoring rule abstained")
@@ -106,68 +150,17 @@ def _judge_best(expected: Expected, answers: Answers) -> Failure | None:
     scores = answers.scores or {}
     shown = ", ".join(f"{name} {_number(value)}" for name, value in scores.items())
     what = f"the best are {_list(best)}" if len(best) > 1 else f"the best is {''.join(best)}"
-    text = what if best else "no node is feasible"
-    rejections = answers.rejections
+    lines = [what if best else "no node is feasible", *([f"scores: {shown}"] if shown else [])]
     stopped = expected.names if best else answers.nodes[:_MOST_FATES]
-    lines = [text, *([f"scores: {shown}"] if shown else [])]
-    lines.extend(_fate(name, rejections) for name in stopped if name in rejections)
+    lines.extend(_fate(name, answers) for name in stopped if name in answers.rejections)
     return Failure("\n".join(lines), (*best, *expected.names))
 
 
-def _judge_skipped(expected: Expected, answers: Answers) -> Failure | None:
-    number, there = int(expected.number), answers.numbered
+def _judge_skipped(number: int, answers: Answers) -> Failure | None:
+    there = answers.numbered
     if number not in there:
         names = listed([str(one) for one in there]) or "none"
         return Failure(f"there is no rule {number}; the rules that can be asked are {names}")
     if not answers.applies(there[number]):
         return None
     return Failure(f"rule {number} did apply", tuple(answers.nodes))
-
-
-def _judge_gate(expected: Expected, answers: Answers) -> Failure | None:
-    held = answers.gate(expected.names[0])
-    if expected.name == "ungated":
-        return None if held is None else Failure(f'{expected.names[0]} is held: "{held}"')
-    if held is None:
-        return Failure(f"nothing holds {expected.names[0]} before the queue")
-    return _other_message(expected, held)
-
-
-def _other_message(expected: Expected, said: str) -> Failure | None:
-    if expected.message is None or said == expected.message:
-        return None
-    return Failure(f'the message is\n"{said}"')
-
-
-def _judge_written(expected: Expected, answers: Answers) -> Failure | None:
-    """What is set, or not set, whether as an annotation or as a label."""
-    kinds, key = answers.written, expected.names[0]
-    if expected.name == "unset":
-        values = (there[key] for there in kinds.values() if key in there)
-        return next((Failure(f'{key} is set to "{value}"') for value in values), None)
-    there = kinds[expected.name]
-    if key not in there:
-        return Failure(f"{key} is not set; set are {_list(sorted(there))}")
-    return None if there[key] == expected.value else Failure(f'{key} is set to "{there[key]}"')
-
-
-def _judge_preempted(expected: Expected, found: Preempted) -> Failure | None:
-    if expected.name == "victims":
-        got = sorted(found.victims)
-        text = f"the victims are {_list(got)}"
-    else:
-        got = [found.nominated] if found.nominated else []
-        text = f"nominated is {found.nominated or 'none'}"
-    return None if got == sorted(expected.names) else Failure(text)
-
-
-def _judge_said(expected: Expected, answers: Answers) -> Failure | None:
-    """The order of the queue, or the Events, whole."""
-    if expected.name == "order":
-        got = answers.order
-        text = f"the order is {_list(got)}"
-    else:
-        got = answers.events
-        quoted = "\n".join(f'"{one}"' for one in got)
-        text = f"the events are\n{quoted}" if got else "there is no event"
-    return None if tuple(got) == expected.names else Failure(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import groupby
 from typing import Final
@@ -22,8 +23,7 @@ def as_text(report: Report, *, coverage: bool) -> str:
     """What people read: each failure whole, then the count."""
     parts = [_failure(one) for one in report.results if one.outcome != PASSED]
     if coverage:
-        parts.append(_table(report))
-        parts.append(_covered(report))
+        parts.extend(("\n".join(_table(report)), "\n".join(_covered(report))))
     counts = {words: report.count(outcome) for outcome, words in _COUNTED}
     told = [f"{count} {words}" for words, count in counts.items() if count]
     if report.untouched:
@@ -32,16 +32,15 @@ def as_text(report: Report, *, coverage: bool) -> str:
     return "\n\n".join(parts)
 
 
-def _covered(report: Report) -> str:
+def _covered(report: Report) -> Iterator[str]:
     """How much of what the rules can do was seen, and what was not."""
     rules = report.coverage.values()
     possible = sum(len(one.possible) for one in rules)
     seen = possible - sum(len(one.missing) for one in rules)
     whole = sum(not one.missing for one in rules)
     share = 100 * seen // possible if possible else 100
-    lines = [f"coverage: {whole} of {len(rules)} rules whole, {share}% of their outcomes"]
-    lines += [f"  {one.place} never {' or '.join(one.missing)}" for one in rules if one.missing]
-    return "\n".join(lines)
+    yield f"coverage: {whole} of {len(rules)} rules whole, {share}% of their outcomes"
+    yield from (f"  {one.place} never {' or '.join(one.missing)}" for one in rules if one.missing)
 
 
 def _failure(result: Result) -> str:
@@ -52,21 +51,16 @@ def _failure(result: Result) -> str:
     return f"{head}\n{body}"
 
 
-def _table(report: Report) -> str:
+def _table(report: Report) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [("rule", *OUTCOMES, "")]
     for one in report.coverage.values():
         counts = [str(one.outcomes[name] or "-") for name in OUTCOMES]
         text = one.text if len(one.text) <= _MOST_TEXT else f"{one.text[: _MOST_TEXT - 3]}..."
         rows.append((one.place, *counts, text))
-    # Only rules of other points than filter and score fill the last column.
-    last = any(row[-2] != "-" for row in rows[1:])
-    shown = [row if last else (*row[:-2], row[-1]) for row in rows]
-    first, *widths = (max(map(len, column)) for column in zip(*shown, strict=True))
-    lines = []
-    for place, *cells, text in shown:
-        numbers = (cell.rjust(width) for cell, width in zip(cells, widths, strict=False))
-        lines.append("  ".join((place.ljust(first), *numbers, text)).rstrip())
-    return "\n".join(lines)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for place, *cells, text in rows:
+        numbers = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=False))
+        yield "  ".join((place.ljust(widths[0]), *numbers, text)).rstrip()
 
 
 def as_json(report: Report, *, coverage: bool) -> str:

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from dsl.diagnostics import render
 from dsl.parser import Parser
-from dsl.policytest import read_suite
 from dsl.policytest.attributes import ATTRIBUTES, EXPECTATIONS
+from dsl.policytest.reading import read_suite
 from dsl.quantities import parse_time
 from dsl.source import make_source
 from dsl.syntax import HEADS, KEYED
-from engine.policytests.judging import Preempted, Rejection, judge
+from engine.policytests.answers import Preempted, Rejection
+from engine.policytests.judging import judge
 from tests.effort import each, examples
 
 READER = Parser()
@@ -223,28 +224,30 @@ def test_samples_uses_and_params():
     assert made.ok, render(made.diagnostics)
     first, second = made.uses
     assert (first.name, first.alias, first.weight) == ("p", "q", 2.0)
-    assert first.params == {"a": "1", "list": ("x", "y")}
+    assert [(name, value) for name, (value, _) in first.params.items()] == [
+        ("a", "1"), ("list", ("x", "y")),
+    ]  # fmt: skip
     assert (second.name, second.weight) == ("node-name", None)
     case = made.cases[0]
     sample = case.cluster.of("node")[0].metrics["load"]
     assert (sample.text, sample.age_seconds) == ("5", 300.0)
-    assert [(one.keys, one.sample.text) for one in case.cluster.settings.values()] == [
-        (("n", "m"), "8")
-    ]
+    metrics = {key: one.text for key, one in case.cluster.metrics.items()}
+    assert metrics == {("rtt", "n", "m"): "8"}
     assert case.params["a"][0] == "2"
     assert case.cluster.of("pod")[0].plain["waited"] == 90.0
 
 
 def test_every_attribute_can_be_written():
     examples = {
-        "a text": "x", "an amount": "5", "a whole number": "3", "true or false": "true",
-        "a time": '"2025-03-01T10:00:00Z"', "a duration": "30s", "a list": "[x]",
+        "a text": "x", "a name": "x", "an amount": "5", "a whole number": "3",
+        "true or false": "true", "a time": '"2025-03-01T10:00:00Z"', "a duration": "30s",
+        "a list": "[x]", "a number in the unit of the metric": "5",
     }  # fmt: skip
     fitting = {"qos": "Burstable", "phase": "Running", "preemption_policy": "Never", "from": '"f"'}
     for kind, attributes in ATTRIBUTES.items():
         parts = []
         for name, of in attributes.items():
-            value = fitting.get(name, examples[of])
+            value = fitting.get(name) or examples.get(of.what, "")
             keyed = name in KEYED
             parts.append(
                 f"{name} k={value}"
@@ -383,7 +386,7 @@ def test_each_expectation_is_read_as_helps_show_it():
 def test_two_tests_of_one_name():
     text = "use p\nnode: a\n" + 'test: "t"\n  given pod\n  expect best a\n' * 2
     (one,) = read_suite("a.policytest", text).diagnostics
-    assert (one.code, one.message) == ("P703", "a test is called so already, in line 3")
+    assert (one.code, one.message) == ("P703", "another test is called `t`")
     assert one.source.position(one.span.start)[0] == 6
 
 

@@ -22,7 +22,7 @@ from dsl.evaluate import understand
 from dsl.files import read_source
 from dsl.formatter import format_source
 from dsl.parser import Parser
-from dsl.policytest import read_suite
+from dsl.policytest.reading import read_suite
 from engine.policytests.report import as_json, as_junit, as_text
 from engine.policytests.running import ERROR, Runner
 from tests.fuzz.inputs import ROOT, SEPARATOR, WORLD
