@@ -19,7 +19,7 @@ from engine.explain.scores import Ranking, among
 from engine.framework.acting import Acts
 from engine.framework.decision import Decision, Details, PluginScore
 from engine.framework.effects import Emit, Patch
-from engine.framework.runtime import Candidates
+from engine.framework.runtime import Candidates, Unfit
 from engine.framework.status import Code, Status
 from engine.pods.podinfo import PodInfo
 from engine.policy import findings
@@ -84,19 +84,21 @@ class Answers:
     def rejections(self) -> Mapping[str, Rejection]:
         """The nodes that do not pass, in the order of the file: the first who rejects each."""
         scene, rows = self.scene, self.scene.rows
-        found = scene.framework.rejections(scene.pod, scene.snapshot)
         said: dict[int, Rejection] = {}
-        for one in found.each:
-            said |= dict.fromkeys(one.rows.tolist(), self._read(one.status.by(one.plugin)))
-        if found.left_out is not None:
-            by = " ".join(sorted(found.left_out_by))
-            no = Rejection(f"node(s) didn't satisfy plugin {by}", "unresolvable", by)
-            said |= dict.fromkeys(found.left_out.tolist(), no)
-        if found.ended is not None:
-            by, never = " ".join(sorted(found.ended.plugins)), found.ended.unresolvable
-            code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if never else Code.UNSCHEDULABLE
-            no = self._read(Status(code, (found.ended.pre_filter_message,), by))
-            said = dict.fromkeys(rows.values(), no)
+        try:
+            trial = scene.framework.trial(scene.pod, scene.snapshot)
+        except Unfit as unfit:
+            error = unfit.fit_error
+            code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if error.unresolvable else Code.UNSCHEDULABLE
+            status = Status(code, (error.pre_filter_message,), " ".join(sorted(error.plugins)))
+            return dict.fromkeys(rows, self._read(status))
+        for row in rows.values():
+            first = trial.at(row).rejection()
+            if trial.allowed is not None and not trial.allowed[row]:
+                by = " ".join(sorted(trial.allowed_by))
+                said[row] = Rejection(f"node(s) didn't satisfy plugin {by}", "unresolvable", by)
+            elif first is not None:
+                said[row] = self._read(first.status.by(first.plugin))
         if len(said) < len(rows) and self.gang is not None:
             start = start_of(self.gang, scene.lab.cache, scene.lab.snapshot, scene.framework)
             word = "unresolvable" if start.never else "unschedulable"

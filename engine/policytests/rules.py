@@ -35,8 +35,10 @@ from dsl.reference import View
 from dsl.schema import FIELDS
 from dsl.types import NUMBER, show
 from engine.explain.parts import asked, table
+from engine.explain.scores import policies_of
 from engine.pods.podinfo import PodInfo
 from engine.policy.plugin import place_of, results_of
+from engine.policy.quotas import QuotaPlugin
 from engine.policytests.answers import Answers, number_in_file, rules_of
 from engine.policytests.policies import CannotJudgeError
 
@@ -233,13 +235,16 @@ def _victims(rule: PreemptRule, answers: Answers) -> list[Look]:
 
 def _of_many(rule: GangRule | QuotaRule, answers: Answers, view: View) -> Look:
     """What a gang or a quota says of the pod: it stops it everywhere, or not."""
-    whose = rule.key if isinstance(rule, GangRule) else rule.owner
+    scene, said = answers.scene, None
+    if isinstance(rule, GangRule):
+        said, applies = answers.gang, rule.key(view.subject, view.world) is not None
+    else:
+        policies = [one for one in policies_of(scene.framework) if isinstance(one, QuotaPlugin)]
+        quota = next(one for policy in policies for one in policy.quotas if one.rule is rule)
+        applies = quota.use(scene.pod, scene.snapshot).key is not None
     stopped = place_of(rule) in {one.place for one in answers.rejections.values()}
-    outcome = _verdict(not stopped)
-    if whose(view.subject, view.world) is None:
-        outcome = "abstained"
-    said = answers.gang if isinstance(rule, GangRule) else None
-    return Look("", str(said or answers.scene.pod.key), outcome, view)
+    outcome = _verdict(not stopped) if applies else "abstained"
+    return Look("", str(said or scene.pod.key), outcome, view)
 
 
 # ---- what a failed test shows
