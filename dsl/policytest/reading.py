@@ -1,10 +1,11 @@
-"""The tree of a test file becomes its model: names are looked up, values read, fixtures merged."""
+"""A test file as understood: names are looked up, values read, fixtures merged."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeVar
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dsl import syntax as s
@@ -14,23 +15,154 @@ from dsl.nearest import closest
 from dsl.parser import Parser
 from dsl.parser.statements import UNNAMED
 from dsl.policytest import attributes as w
-from dsl.policytest import model as m
 from dsl.quantities import parse_number, parse_time
 from dsl.source import SourceFile, Span
-
-
-def read_suite(name: str, data: str | bytes, parser: Parser | None = None) -> m.Suite:
-    """Reads a test file; whatever is wrong with it is among the findings. Never raises."""
-    source, problems = read_source(name, data)
-    if problems:
-        return m.Suite(source, (), (), problems)
-    statements, findings = (parser or Parser()).tests(source)
-    return _Reader(source, findings).suite(statements)
-
 
 _TEST_LINE: Final = re.compile(r"(?m)^test\b")
 _MOST_NAMES: Final = 8
 _CLAUSES: Final = ("given", "expect")
+_T = TypeVar("_T")
+
+
+class Sample(Struct, frozen=True):
+    """A metric's value as written, the line it stands in, and how old it is."""
+
+    text: str
+    line: int
+    age_seconds: float = 0.0
+
+
+class Thing(Struct, frozen=True):
+    """One object of the cluster, its attributes merged.
+
+    Attributes:
+        kind: `node`, `pod`, `running`, `finished`, `pending`, `namespace`, `workload` ...
+        name: as given; empty for a pod without a name.
+        plain: attribute -> value: text, int, bool, float (durations) or a tuple of texts.
+        maps: attribute -> key -> value, for `label K=V` and the like.
+    """
+
+    kind: str
+    name: str
+    span: Span
+    node: str = ""
+    plain: dict[str, w.Plain] = field(default_factory=dict)
+    maps: dict[str, dict[str, str]] = field(default_factory=dict)
+    metrics: dict[str, Sample] = field(default_factory=dict)
+
+    def merged(self, newer: "Thing") -> "Thing":
+        """The same object with the newer attributes; those not named again keep their value."""
+        maps = {key: {**self.maps.get(key, {}), **newer.maps.get(key, {})}
+                for key in (*self.maps, *newer.maps)}  # fmt: skip
+        return replace(
+            newer,
+            node=newer.node or self.node,
+            plain={**self.plain, **newer.plain},
+            maps=maps,
+            metrics={**self.metrics, **newer.metrics},
+        )
+
+    def get(self, name: str, default: _T) -> _T:
+        """The value of an attribute that is of this kind."""
+        value = self.plain.get(name)
+        return value if isinstance(value, type(default)) else default
+
+
+Params = Mapping[str, tuple[str | tuple[str, ...], Span]]
+"""Name of a parameter -> its value, and where it is named."""
+
+
+class Use(Struct, frozen=True):
+    """A policy that takes part."""
+
+    name: str
+    span: Span
+    params: Params
+    alias: str
+    weight: float | None
+
+
+Key = tuple[str, str, str, int]
+"""What a fixture is about: kind, namespace and name; those that are never merged are numbered."""
+
+
+class Cluster(Struct, frozen=True):
+    """Everything given, in its order: objects, metrics by name and keys, the time."""
+
+    things: Mapping[Key, Thing] = field(default_factory=dict)
+    metrics: Mapping[tuple[str, ...], Sample] = field(default_factory=dict)
+    now: float = w.NOW
+
+    def of(self, *kinds: str) -> tuple[Thing, ...]:
+        """The objects of these kinds."""
+        return tuple(one for one in self.things.values() if one.kind in kinds)
+
+    def key_of(self, thing: Thing) -> Key:
+        """Which of the objects it is, or the next one. Pods to place are never merged."""
+        alone = len(self.things) if not thing.name or thing.kind == "pod" else 0
+        return thing.kind, thing.get("namespace", "") or "default", thing.name, alone
+
+
+class Expected(Struct, frozen=True):
+    """One expectation with its values read."""
+
+    name: str
+    line: int
+    text: str
+    names: tuple[str, ...]
+    value: str
+    number: float
+    message: str | None
+    status: str | None
+
+
+class Case(Struct, frozen=True):
+    """One test: what is there, and what must come out."""
+
+    name: str
+    line: int
+    span: Span
+    cluster: Cluster
+    params: Params
+    expected: tuple[Expected, ...]
+
+    @property
+    def wants_error(self) -> bool:
+        """Whether the policy is expected to be refused."""
+        return any(one.name == "error" for one in self.expected)
+
+
+class Suite(Struct, frozen=True):
+    """A test file, ready to run unless there are errors among the findings."""
+
+    source: SourceFile
+    uses: tuple[Use, ...]
+    cases: tuple[Case, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether it can be run."""
+        return not any(one.is_error for one in self.diagnostics)
+
+
+def pod_names(thing: Thing, default: str = "pod") -> list[str]:
+    """The names of the pods that a fixture stands for."""
+    name = thing.name or default
+    count = thing.get("count", 1)
+    return [name] if count == 1 else [f"{name}-{number}" for number in range(1, count + 1)]
+
+
+# ---- reading
+
+
+def read_suite(name: str, data: str | bytes, parser: Parser | None = None) -> Suite:
+    """Reads a test file; whatever is wrong with it is among the findings. Never raises."""
+    source, problems = read_source(name, data)
+    if problems:
+        return Suite(source, (), (), problems)
+    statements, findings = (parser or Parser()).tests(source)
+    return _Reader(source, findings).suite(statements)
 
 
 class _Refused(Exception):  # noqa: N818 - a finding that ends a value, not a fault
@@ -47,10 +179,10 @@ class _Reader:
         lines = [source.line(self._line(one.span)) for one in found]
         self._lost = {name for line in lines for name in w.NAME.findall(line)}
 
-    def suite(self, statements: Sequence[s.TestStatement]) -> m.Suite:
+    def suite(self, statements: Sequence[s.TestStatement]) -> Suite:
         """Returns the whole file's model."""
-        uses: list[m.Use] = []
-        base = m.Cluster()
+        uses: list[Use] = []
+        base = Cluster()
         tests: list[s.TestCase] = []
         for statement in statements:
             if isinstance(statement, s.TestCase):
@@ -78,7 +210,7 @@ class _Reader:
         # What stands above the tests is looked at with each of them.
         once = {(one.code, one.span, one.message): one for one in reversed(self.found)}
         found = tuple(sorted(once.values(), key=sort_key))
-        return m.Suite(self.source, tuple(uses), cases, found)
+        return Suite(self.source, tuple(uses), cases, found)
 
     def _each_once(self, what: str, named: Iterable[tuple[str, Span]]) -> None:
         """A report names tests by what they say, and expectations given pods by their names."""
@@ -103,15 +235,15 @@ class _Reader:
 
     # ---- what is given
 
-    def _use(self, node: s.Use) -> m.Use:
+    def _use(self, node: s.Use) -> Use:
         weight = None
         if node.weight is not None:
             weight = parse_number(str(self._value(w.AMOUNT, "weight", node.weight)))
         starts = [(one, one.span.start) for one in node.args]
         params = {one.name: (_plain(one.value), Span(at, at + len(one.name))) for one, at in starts}
-        return m.Use(node.name, node.name_span, params, node.alias, weight)
+        return Use(node.name, node.name_span, params, node.alias, weight)
 
-    def _given(self, cluster: m.Cluster, node: s.Given, *, once: bool = False) -> m.Cluster:
+    def _given(self, cluster: Cluster, node: s.Given, *, once: bool = False) -> Cluster:
         if isinstance(node, s.Fixture):
             new = self._thing(node)
             old = cluster.things.get(key := cluster.key_of(new))
@@ -130,10 +262,10 @@ class _Reader:
                 return replace(cluster, now=parse_time(str(self._value(w.TIME, "now", node.name))))
         return cluster
 
-    def _thing(self, node: s.Fixture) -> m.Thing:
+    def _thing(self, node: s.Fixture) -> Thing:
         name = node.name.value if node.name is not None else ""
         on, name = (name, "") if node.kind in ("running", "finished") else ("", name)
-        thing = m.Thing(node.kind, name, node.span, on)
+        thing = Thing(node.kind, name, node.span, on)
         for number, attr in enumerate(node.attrs):
             place, word = attr.name.span, attr.name.value
             if word not in w.ATTRIBUTES[node.kind] and _plain(attr.value) in _CLAUSES:
@@ -146,7 +278,7 @@ class _Reader:
                 self._attr(thing, attr)
         return replace(thing, name=name or thing.get("name", ""))
 
-    def _attr(self, thing: m.Thing, attr: s.Attr) -> None:
+    def _attr(self, thing: Thing, attr: s.Attr) -> None:
         known, name = w.ATTRIBUTES[thing.kind], attr.name.value
         if name not in known:
             what = f"a `{thing.kind}` has no attribute"
@@ -164,10 +296,10 @@ class _Reader:
         else:
             thing.plain[name] = self._value(known[name], name, attr.value)
 
-    def _sample(self, value: s.Value | s.Words, age: s.Value | None = None) -> m.Sample:
+    def _sample(self, value: s.Value | s.Words, age: s.Value | None = None) -> Sample:
         text = str(self._value(w.SAMPLE, "metric", value))
         seconds = 0.0 if age is None else self._value(w.SPAN, "age", age)
-        return m.Sample(text, self._line(value.span), float(str(seconds)))
+        return Sample(text, self._line(value.span), float(str(seconds)))
 
     def _value(self, kind: w.Kind, name: str, value: s.Expr) -> w.Plain:
         read = kind.read(value.value) if isinstance(value, s.Value) else None
@@ -181,7 +313,7 @@ class _Reader:
 
     # ---- tests
 
-    def _case(self, base: m.Cluster, node: s.TestCase) -> m.Case:
+    def _case(self, base: Cluster, node: s.TestCase) -> Case:
         cluster = base
         params: dict[str, tuple[str | tuple[str, ...], Span]] = {}
         for one in node.given:
@@ -193,13 +325,13 @@ class _Reader:
         for wanted in node.expected:
             with suppress(_Refused):
                 expected.append(self._expected(wanted, cluster))
-        case = m.Case(
+        case = Case(
             node.name.value, self._line(node.span), node.span, cluster, params, tuple(expected)
         )
         self._check(case, node)
         return case
 
-    def _check(self, case: m.Case, node: s.TestCase) -> None:
+    def _check(self, case: Case, node: s.TestCase) -> None:
         nodes, pods = [one.name for one in case.cluster.of("node")], case.cluster.of("pod")
         for one in case.cluster.of("running", "finished", "pod"):
             where = one.node or one.get("chosen", "")
@@ -213,7 +345,7 @@ class _Reader:
             end, message = node.name.span.end, "this test gives no pod"
             fix = Fix(Span(end, end), "\n  given pod name p")
             self._report("P703", message, node.name.span, "add  given pod name p", fix=fix)
-        self._each_once("pod", [(name, one.span) for one in pods for name in m.pod_names(one)])
+        self._each_once("pod", [(name, one.span) for one in pods for name in pod_names(one)])
 
     def _place_of(self, name: str, span: Span) -> Span:
         """Returns where a fixture says on which node it is."""
@@ -221,7 +353,7 @@ class _Reader:
         found = form.search(self.source.text, span.start, span.end)
         return span if found is None else Span(*found.span(1))
 
-    def _expected(self, node: s.Expectation, cluster: m.Cluster) -> m.Expected:
+    def _expected(self, node: s.Expectation, cluster: Cluster) -> Expected:
         name, subject = node.name.value, node.subject
         shape = w.EXPECTATIONS.get(name)
         if shape is None:
@@ -248,13 +380,13 @@ class _Reader:
         line, text = self._line(node.span), self.source.words(node.span)
         said = {one.name: str(_plain(one.values[0])) for one in node.replies}
         message, status = said.get("message"), said.get("status")
-        return m.Expected(name, line, text, names, value, float(str(number)), message, status)
+        return Expected(name, line, text, names, value, float(str(number)), message, status)
 
-    def _named(self, expected: str, node: s.Expectation, cluster: m.Cluster) -> None:
+    def _named(self, expected: str, node: s.Expectation, cluster: Cluster) -> None:
         """Names that the test does not give are slips of the pen."""
         subject = node.subject
         nodes = [one.name for one in cluster.of("node")]
-        pods = [name for one in cluster.of("pod") for name in m.pod_names(one)]
+        pods = [name for one in cluster.of("pod") for name in pod_names(one)]
         for part in subject.items if isinstance(subject, s.Words) else (subject,):
             name = str(_plain(part))
             if name == "none" and subject is part:

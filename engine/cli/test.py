@@ -9,8 +9,7 @@ import click
 
 import policies
 from engine.cli import options
-from engine.policytests.report import as_json, as_junit, as_text
-from engine.policytests.running import Runner, find_files
+from engine.policytests.running import Runner, as_json, as_junit, as_text, find_files
 from engine.text.display import plain
 
 

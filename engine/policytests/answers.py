@@ -1,6 +1,7 @@
-"""What policies say of one test's cluster: the answers of the scheduler in its lab.
+"""What policies say of one test's cluster, and whether that is what is expected.
 
-What takes more than one decision, and changes the cluster, happens in a lab of its own.
+The answers are those of the scheduler in its lab. What takes more than one decision, and changes
+the cluster, happens in a lab of its own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from dsl.plan import Plan, RuleBase
+from dsl.policytest.attributes import listed
+from dsl.policytest.reading import Expected
 from engine.clock import ManualClock
 from engine.explain.gangs import Group, group_of, start_of
 from engine.explain.scores import Ranking, among
@@ -32,7 +35,9 @@ _WORDS: Final = {
     Code.PENDING: "unschedulable",
     Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "unresolvable",
 }
-_DIGITS: Final = 6
+_TOLERANCE: Final = 2e-6
+#: Where no node is feasible, of so many is told why.
+_MOST_FATES: Final = 8
 _WAITS: Final = "WaitingOnPermit"
 
 
@@ -74,11 +79,6 @@ class Answers:
         """The outcomes of each rule by its id (`rules.looks`): who runs the test enters them."""
 
     # ---- nodes
-
-    @property
-    def nodes(self) -> Sequence[str]:
-        """All nodes, in the order of the file."""
-        return list(self.scene.rows)
 
     @cached_property
     def rejections(self) -> Mapping[str, Rejection]:
@@ -137,16 +137,11 @@ class Answers:
 
         None when every scoring rule abstained.
         """
-        ranked = {one.node: one for one in self.ranking.nodes}
-        if not any(one.given for one in ranked.values()):
+        nodes, plugins = self.ranking.nodes, self.scene.framework.profile.plugins
+        if not any(one.given for one in nodes):
             return None
-        plugins = self.scene.framework.profile.plugins
         alone = sum(one.plugin.points().score is not None for one in plugins) == 1
-        return {
-            name: round(ranked[name].given[0].score if alone else ranked[name].total, _DIGITS)
-            for name in self.nodes
-            if name in ranked
-        }
+        return {one.node: one.given[0].score if alone else one.total for one in nodes}
 
     @cached_property
     def ranking(self) -> Ranking:
@@ -158,20 +153,7 @@ class Answers:
     def best(self) -> Sequence[str]:
         """The feasible nodes of the highest rank."""
         best = {one.node for one in self.ranking.nodes[: self.ranking.ties]}
-        return [name for name in self.nodes if name in best]
-
-    # ---- rules
-
-    @property
-    def numbered(self) -> Mapping[int, RuleBase]:
-        """The rules that can be named by `skipped`.
-
-        Raises:
-            CannotJudgeError: they are not those of one policy.
-        """
-        if len(self.scene.plans) != 1:
-            raise CannotJudgeError("`skipped` counts the rules of one policy; this file uses more")
-        return {number_in_file(rule): rule for rule in self.rules}
+        return [name for name in self.scene.rows if name in best]
 
     def applies(self, rule: RuleBase) -> bool:
         """Whether a rule has a say about the pod; a score that abstains has none."""
@@ -315,3 +297,152 @@ async def _preemption(scene: Scene) -> Preempted:
 
 def _raise(_pod: PodInfo, fault: Exception) -> None:
     raise fault
+
+
+# ---- whether an expectation holds
+
+
+class Failure(NamedTuple):
+    """What came out instead; `nodes` are those worth a closer look."""
+
+    message: str
+    nodes: tuple[str, ...] = ()
+
+
+def judge(expected: Expected, answers: Answers) -> Failure | None:
+    """Compares one expectation with the answers; None: it holds.
+
+    Raises:
+        CannotJudgeError: this version has no answer.
+    """
+    match expected.name:
+        case "feasible" | "rejected":
+            return _judge_nodes(expected, answers)
+        case "score":
+            return _judge_score(expected, answers)
+        case "best":
+            return _judge_best(expected, answers)
+        case "skipped":
+            return _judge_skipped(int(expected.number), answers)
+        case "annotation" | "label" | "unset":
+            return _judge_written(expected, answers)
+        case "gated" | "ungated" | "permit":
+            return _judge_held(expected, answers)
+        case _:
+            return _judge_whole(expected, answers)
+
+
+def _judge_held(expected: Expected, answers: Answers) -> Failure | None:
+    """What becomes of a pod before the queue, and on its node."""
+    name, said = expected.names[0], ""
+    if expected.name == "permit":
+        verdict, said = answers.permission
+        text, holds = f"permit says {verdict}" + (f': "{said}"' if said else ""), verdict == name
+    else:
+        held = answers.gate(name)
+        said, holds = held or "", (held is None) == (expected.name == "ungated")
+        text = f"nothing holds {name} before the queue"
+        text = text if held is None else f'{name} is held: "{held}"'
+    return None if holds and expected.message in (None, said) else Failure(text)
+
+
+def _judge_written(expected: Expected, answers: Answers) -> Failure | None:
+    """What is set, or not set, whether as an annotation or as a label."""
+    name, kinds = expected.names[0], answers.written
+    if expected.name == "unset":
+        values = [there[name] for there in kinds.values() if name in there]
+        return Failure(f'{name} is set to "{values[0]}"') if values else None
+    there = kinds[expected.name]
+    if name not in there:
+        return Failure(f"{name} is not set; set are {_list(sorted(there))}")
+    return _unlike(f'{name} is set to "{there[name]}"', [there[name]], [expected.value])
+
+
+def _judge_whole(expected: Expected, answers: Answers) -> Failure | None:
+    """What has to be all of it: an order, victims and their node, Events."""
+    if expected.name == "order":
+        return _unlike(f"the order is {_list(answers.order)}", answers.order, expected.names)
+    if expected.name == "events":
+        said = "\n".join(("the events are", *(f'"{one}"' for one in answers.events)))
+        said = said if answers.events else "there is no event"
+        return _unlike(said, answers.events, expected.names)
+    victims, node, why = answers.preemption
+    if expected.name == "victims":
+        said, got = f"the victims are {_list(sorted(victims))}", sorted(victims)
+    else:
+        said, got = f"nominated is {node or 'none'}", [node] if node else []
+    return _unlike(f"{said}\n{why}".rstrip(), got, sorted(expected.names))
+
+
+def _unlike(message: str, got: Sequence[str], wanted: Sequence[str]) -> Failure | None:
+    return None if [*got] == [*wanted] else Failure(message)
+
+
+def _list(names: Sequence[str]) -> str:
+    return f"[{', '.join(names)}]"
+
+
+def _judge_nodes(expected: Expected, answers: Answers) -> Failure | None:
+    nodes, rejections = answers.scene.rows, answers.rejections
+    there = [one for one in nodes if (one in rejections) == (expected.name == "rejected")]
+    what = expected.name
+    if expected.message is not None:
+        # A message may name its node, so it picks the nodes that are meant.
+        there = [one for one in there if rejections[one].message == expected.message]
+        what = f"{what} with this message"
+    wrong = tuple(one for one in nodes if (one in there) != (one in expected.names))
+    if wrong:
+        said = f"{what} are {_list(there)}" if there else f"no node is {what}"
+        return Failure("\n".join((said, *(_fate(name, answers) for name in wrong))), wrong)
+    for name in there if expected.status is not None else ():
+        given = rejections[name]
+        if given.status != expected.status:
+            return Failure(f"{name} is rejected by {given.place} as {given.status}", (name,))
+    return None
+
+
+def _fate(name: str, answers: Answers) -> str:
+    there = answers.rejections.get(name)
+    if there is None:
+        return f"{name} passes"
+    return f'{name} is rejected by {there.place}: "{there.message}"'
+
+
+def _judge_score(expected: Expected, answers: Answers) -> Failure | None:
+    (name,) = expected.names
+    if name in answers.rejections:
+        return Failure(f"no score, as {_fate(name, answers)}", (name,))
+    scores = answers.scores
+    if scores is None:
+        return Failure(f"{name} has no score: every scoring rule abstained")
+    if abs(scores[name] - expected.number) > _TOLERANCE:
+        return Failure(f"the score of {name} is {_number(scores[name])}", (name,))
+    return None
+
+
+def _number(value: float) -> str:
+    return f"{round(value, 6):.6f}".rstrip("0").rstrip(".")
+
+
+def _judge_best(expected: Expected, answers: Answers) -> Failure | None:
+    best = tuple(answers.best)
+    if best == expected.names:
+        return None
+    scores = answers.scores or {}
+    shown = ", ".join(f"{name} {_number(value)}" for name, value in scores.items())
+    what = f"the best are {_list(best)}" if len(best) > 1 else f"the best is {''.join(best)}"
+    lines = [what if best else "no node is feasible", *([f"scores: {shown}"] if shown else [])]
+    stopped = expected.names if best else [*answers.scene.rows][:_MOST_FATES]
+    lines.extend(_fate(name, answers) for name in stopped if name in answers.rejections)
+    return Failure("\n".join(lines), (*best, *expected.names))
+
+
+def _judge_skipped(number: int, answers: Answers) -> Failure | None:
+    if len(answers.scene.plans) != 1:
+        raise CannotJudgeError("`skipped` counts the rules of one policy; this file uses others")
+    there = {number_in_file(rule): rule for rule in answers.rules}
+    if number not in there:
+        names = listed([str(one) for one in there]) or "none"
+        return Failure(f"there is no rule {number}; the rules that can be asked are {names}")
+    applies = answers.applies(there[number])
+    return Failure(f"rule {number} did apply", tuple(answers.scene.rows)) if applies else None

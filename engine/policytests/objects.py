@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dsl.policytest.model import Cluster, Thing, pod_names
+from dsl.policytest.reading import Cluster, Thing, pod_names
 from dsl.quantities import parse_quantity, parse_time
 from dsl.schema import FIELDS
 from dsl.types import is_missing

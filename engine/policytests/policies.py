@@ -14,7 +14,7 @@ from dsl.compiler import Compiler, CompileResult
 from dsl.diagnostics import Diagnostic, Fix
 from dsl.nearest import closest
 from dsl.plan import Plan
-from dsl.policytest.model import Case, Suite, Use
+from dsl.policytest.reading import Case, Suite, Use
 from engine.framework.defaults import DEFAULT_WEIGHTS
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework

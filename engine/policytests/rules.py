@@ -1,8 +1,7 @@
 """What each rule did in a test: what coverage counts, and what a failed test shows of it.
 
 A verdict is that of the plan, as a scheduling cycle has it; the values of its parts are looked up
-one by one. Of a rule that says yes or no both must be seen, of one with a left side that it
-abstains, of any other that it is applied.
+one by one.
 """
 
 from __future__ import annotations
@@ -30,9 +29,8 @@ from dsl.plan import (
     SortRule,
     TierRule,
 )
-from dsl.policytest.model import Expected
+from dsl.policytest.reading import Expected
 from dsl.reference import View
-from dsl.schema import FIELDS
 from dsl.types import NUMBER, show
 from engine.explain.parts import asked, table
 from engine.explain.scores import policies_of
@@ -63,46 +61,11 @@ _POINTS: Final = {
 
 @dataclass(slots=True)
 class RuleCoverage:
-    """In how many tests a rule had each outcome, and which it can have."""
+    """In how many tests a rule had each outcome."""
 
     place: str
     text: str
-    possible: frozenset[str]
     outcomes: Counter[str] = field(default_factory=Counter)
-
-    @classmethod
-    def of(cls, rule: RuleBase) -> RuleCoverage:
-        """A rule that no test has shown yet."""
-        return cls(place_of(rule), rule.text, _possible(rule))
-
-    @property
-    def missing(self) -> list[str]:
-        """The outcomes that no test has shown."""
-        return [one for one in OUTCOMES if one in self.possible and not self.outcomes[one]]
-
-
-def _possible(rule: RuleBase) -> frozenset[str]:
-    match rule:
-        case FilterRule() | ConditionRule() | QuotaRule() | GangRule():
-            found = {"rejected", "passed"}
-        case PermitRule():
-            only = {"allow": {"passed"}, "reject": {"rejected"}}
-            found = only.get(rule.core.decision, {"rejected", "passed"})
-        case ScoreRule():
-            found = {"scored"}
-        case _:
-            found = {"applied"}
-    return frozenset(found | {"abstained"} if _can_abstain(rule) else found)
-
-
-def _can_abstain(rule: RuleBase) -> bool:
-    core = getattr(rule, "core", None)
-    if getattr(core, "guard", None) is not None or getattr(core, "elastic", False):
-        return True
-    if isinstance(core, ir.PermitCore | ir.ActionCore):
-        return core.left is not None
-    by = getattr(core, "by", None)
-    return by is not None and (not isinstance(by, ir.Read) or FIELDS[by.field].optional)
 
 
 # ---- where a rule is asked

@@ -1,13 +1,16 @@
-"""Test files run: what was found of each test, and which rules were seen at work."""
+"""Test files run: what was found of each test and which rules were seen, as text, JSON and XML."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Final
+from xml.etree import ElementTree as ET
 
 from msgspec.structs import replace
 
@@ -16,23 +19,25 @@ from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, render
 from dsl.parser import Parser
 from dsl.plan import SortRule
-from dsl.policytest.model import Case, Expected, Suite
-from dsl.policytest.reading import read_suite
+from dsl.policytest.reading import Case, Expected, Suite, read_suite
 from dsl.source import Span
 from engine.framework.runtime import PluginError
 from engine.policy.folder import ENDING, TESTS
-from engine.policy.podreads import UnreadFieldError
-from engine.policytests.answers import Answers
-from engine.policytests.judging import judge
+from engine.policy.plugin import place_of
+from engine.policytests.answers import Answers, judge
 from engine.policytests.objects import FixtureError
 from engine.policytests.policies import CannotJudgeError, Found, Library, Used, unknown_parameter
-from engine.policytests.rules import RuleCoverage, looks, values_of_rules
+from engine.policytests.rules import OUTCOMES, RuleCoverage, looks, values_of_rules
 from engine.policytests.scene import Scene, unread_metrics
 from engine.text.files import bytes_in
 
 PASSED: Final = "passed"
 FAILED: Final = "failed"
 ERROR: Final = "error"
+_COUNTED: Final = ((PASSED, "passed"), (FAILED, "failed"), (ERROR, "could not be run"))
+_TAGS: Final = {FAILED: "failure", ERROR: "error"}
+_MOST_TEXT: Final = 60
+_NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _DECLARED: Final = re.compile(r"param[ \t]+([A-Za-z_]\w*)")
 
 
@@ -144,12 +149,11 @@ class Runner:
             end = text.find("\n", start)
             about = Span(start, end if end > 0 else start + 1)
             return ERROR, render((Diagnostic("P704", str(failed), suite.source, about),))
-        except UnreadFieldError as fault:
-            return ERROR, f"this version has nothing to read for {fault} yet"
 
     def _judged(self, suite: Suite, case: Case, answers: Answers) -> tuple[str, str]:
         for rule in answers.rules:
-            there = self.report.coverage.setdefault(rule.id, RuleCoverage.of(rule))
+            new = RuleCoverage(place_of(rule), rule.text)
+            there = self.report.coverage.setdefault(rule.id, new)
             answers.seen[rule.id] = {one.outcome for one in looks(rule, answers)} - {""}
             there.outcomes.update(answers.seen[rule.id])
         failures: list[str] = []
@@ -191,3 +195,90 @@ def _refusal(expected: Expected, used: Used | tuple[Diagnostic, ...]) -> tuple[s
     if new:
         return PASSED, f"{wanted} is {new[0]} now"
     return FAILED, f"{expected.text}\nthe policy is refused with {', '.join(codes)}\n{render(used)}"
+
+
+# ---- the report
+
+
+def as_text(report: Report, *, coverage: bool) -> str:
+    """What people read: each failure whole, then the count."""
+    parts = [_failure(one) for one in report.results if one.outcome != PASSED]
+    if coverage:
+        parts.append("\n".join(_table(report)))
+    counts = {words: report.count(outcome) for outcome, words in _COUNTED}
+    told = [f"{count} {words}" for words, count in counts.items() if count]
+    if report.untouched:
+        told[0] += f" ({report.untouched} of them where no rule applied)"
+    parts.append(", ".join(told) or "0 passed")
+    return "\n\n".join(parts)
+
+
+def _failure(result: Result) -> str:
+    word = result.outcome.upper()
+    head = f"{word} {result.file}:{result.line}"
+    head += f' "{result.test}"' if result.test else ""
+    body = "\n".join(f"  {line}".rstrip() for line in result.message.rstrip().splitlines())
+    return f"{head}\n{body}"
+
+
+def _table(report: Report) -> Iterator[str]:
+    rows: list[tuple[str, ...]] = [("rule", *OUTCOMES, "")]
+    for one in report.coverage.values():
+        counts = [str(one.outcomes[name] or "-") for name in OUTCOMES]
+        text = one.text if len(one.text) <= _MOST_TEXT else f"{one.text[: _MOST_TEXT - 3]}..."
+        rows.append((one.place, *counts, text))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for place, *cells, text in rows:
+        numbers = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=False))
+        yield "  ".join((place.ljust(widths[0]), *numbers, text)).rstrip()
+
+
+def as_json(report: Report, *, coverage: bool) -> str:
+    """What programs read: a list of results; with coverage an object that has it as `tests`."""
+    tests = [asdict(one) for one in report.results]
+    if not coverage:
+        return json.dumps(tests, ensure_ascii=False, indent=2)
+    rules = [
+        {
+            "rule": key,
+            "place": one.place,
+            "text": one.text,
+            **{name: one.outcomes[name] for name in OUTCOMES},
+        }
+        for key, one in report.coverage.items()
+    ]
+    return json.dumps({"tests": tests, "coverage": rules}, ensure_ascii=False, indent=2)
+
+
+def as_junit(report: Report) -> bytes:
+    """What build servers read."""
+    root = ET.Element("testsuites", _counts(report.results))
+    for file, group in groupby(report.results, key=lambda one: one.file):
+        results = list(group)
+        suite = ET.SubElement(root, "testsuite", {"name": file, **_counts(results)})
+        for one in results:
+            name = _clean(one.test) or "the file"
+            attributes = {"name": name, "classname": file, "file": file, "line": str(one.line)}
+            case = ET.SubElement(suite, "testcase", attributes)
+            if one.outcome != PASSED:
+                tag = _TAGS[one.outcome]
+                first = one.message.split("\n", 1)[0]
+                said = ET.SubElement(case, tag, {"message": _clean(first)})
+                said.text = _clean(one.message)
+    ET.indent(root)
+    made: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return made
+
+
+def _counts(results: list[Result]) -> dict[str, str]:
+    outcomes = [one.outcome for one in results]
+    return {
+        "tests": str(len(outcomes)),
+        "failures": str(outcomes.count(FAILED)),
+        "errors": str(outcomes.count(ERROR)),
+    }
+
+
+def _clean(text: str) -> str:
+    """Without the characters that XML has no way to write."""
+    return _NO_XML.sub("\ufffd", text)

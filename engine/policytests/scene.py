@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from dsl.nearest import closest
 from dsl.plan import DOMAINS, MetricSpec
-from dsl.policytest.model import Case, Cluster, Sample, Suite, Thing, pod_names
+from dsl.policytest.reading import Case, Cluster, Sample, Suite, Thing, pod_names
 from dsl.quantities import parse_duration, parse_number, parse_time
 from dsl.reference import View
 from dsl.types import is_missing

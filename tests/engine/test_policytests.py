@@ -20,8 +20,7 @@ from engine.pods.podinfo import CPU, MEMORY
 from engine.pods.workloads import workload_of
 from engine.policy.findings import new_compiler
 from engine.policytests.objects import FixtureError, node_of, pods_of
-from engine.policytests.report import as_json, as_junit, as_text
-from engine.policytests.running import Runner, find_files
+from engine.policytests.running import Runner, as_json, as_junit, as_text, find_files
 
 COMPILER = new_compiler()
 READER = Parser()
@@ -120,7 +119,7 @@ def test_a_wrong_score_shows_how_it_comes_about(run):
     [
         ('rejected [b] message "not c"', 'b is rejected by p.policy:1: "not b"'),
         ("rejected [b] status unschedulable", "b is rejected by p.policy:1 as unresolvable"),
-        ("score b 0", 'b has no score: it is rejected by p.policy:1: "not b"'),
+        ("score b 0", 'no score, as b is rejected by p.policy:1: "not b"'),
         ("best b", "the best is a"),
         ("skipped 1", "rule 1 did apply"),
         ("skipped 3", "there is no rule 3; the rules that can be asked are 1 and 2"),

@@ -23,8 +23,7 @@ from dsl.files import read_source
 from dsl.formatter import format_source
 from dsl.parser import Parser
 from dsl.policytest.reading import read_suite
-from engine.policytests.report import as_json, as_junit, as_text
-from engine.policytests.running import ERROR, Runner
+from engine.policytests.running import ERROR, Runner, as_json, as_junit, as_text
 from tests.fuzz.inputs import ROOT, SEPARATOR, WORLD
 
 #: CPU seconds that one input may take in one stage.
