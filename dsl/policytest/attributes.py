@@ -15,7 +15,7 @@ from dsl.types import is_missing
 DEFAULT_NOW: Final = "2025-03-01T10:00:00Z"
 NOW: Final = parse_time(DEFAULT_NOW)
 _MAX_PODS: Final = 10_000
-_MAX_DIGITS: Final = 10
+_DIGITS: Final = re.compile("-?[0-9]{1,10}")
 _MOST: Final = 2**31 - 1
 
 #: What something in a cluster may be called, and more.
@@ -38,10 +38,7 @@ def _text(what: str, example: str, holds: Callable[[str], bool]) -> Kind:
 
 def _whole(low: int = 0, high: int = _MOST) -> Kind:
     def read(text: str) -> int | None:
-        digits = text.removeprefix("-")
-        if not (digits.isascii() and digits.isdecimal() and len(digits) <= _MAX_DIGITS):
-            return None
-        return int(text) if low <= int(text) <= high else None
+        return int(text) if _DIGITS.fullmatch(text) and low <= int(text) <= high else None
 
     return Kind("a whole number", "3", read)
 
@@ -50,14 +47,8 @@ def _one_of(words: Sequence[str]) -> Kind:
     return _text("one of these words", listed(words, "or"), lambda text: text in words)
 
 
-def _seconds(text: str) -> float | None:
-    seconds = parse_duration(text)
-    return None if is_missing(seconds) else seconds
-
-
-def _number(text: str) -> float | None:
-    number = parse_number(text)
-    return None if text.endswith("%") or is_missing(number) else number
+def _measured(what: str, example: str, parse: Callable[[str], float]) -> Kind:
+    return Kind(what, example, lambda text: None if is_missing(parse(text)) else parse(text))
 
 
 def _is_sample(text: str) -> bool:
@@ -74,11 +65,11 @@ def listed(words: Sequence[str], last: str = "and") -> str:
 TEXT: Final = Kind("a text", "web-1", str)
 AMOUNT: Final = _text("an amount", "500m, 4 or 8Gi", lambda text: parse_quantity(text) >= 0)
 TIME: Final = _text("a time", f'"{DEFAULT_NOW}"', lambda text: not is_missing(parse_time(text)))
-SPAN: Final = Kind("a duration", "30s, 5m or 1h30m", _seconds)
+SPAN: Final = _measured("a duration", "30s, 5m or 1h30m", parse_duration)
 SAMPLE: Final = _text("a number in the unit of the metric", "5 or 10Mi", _is_sample)
 TEXTS: Final = Kind("a list", '["nginx:1.25", redis]', lambda _: None)
 #: Numbers of expectations, as shapes call them.
-NUMBERS: Final = {"number": Kind("a number", "75", _number), "count": _whole(1)}
+NUMBERS: Final = {"number": _measured("a number", "75", parse_number), "count": _whole(1)}
 _FLAG: Final = Kind("true or false", "true", {"true": True, "false": False}.get)
 _NAME: Final = _text("a name", "web-1", lambda text: NAME.fullmatch(text) is not None)
 #: Of which kind the values of attributes are that are no texts.

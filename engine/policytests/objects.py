@@ -259,7 +259,7 @@ def _pod(thing: Thing, given: Tree, name: str, end: str) -> PodInfo:
         {"metadata": {"namespace": "default", "labels": {}}, "status": {}},
         {"spec": {"schedulerName": "berth"}},
         given,
-        {"status": {"phase": phase, **_status(thing, given)}},
+        {"status": {"phase": phase, **_status(thing)}},
         _wired(thing),
         {"metadata": {"name": name}},
     )
@@ -295,16 +295,16 @@ def _pod(thing: Thing, given: Tree, name: str, end: str) -> PodInfo:
 def _own(thing: Thing, meta: Tree) -> None:
     """Gives a pod the owner of its kind and name, or one that makes it of its workload."""
     kind, owner, workload = (thing.get(of, "") for of in ("owner_kind", "owner_name", "workload"))
-    if not (kind or owner or workload):
-        return
-    name = owner or workload
-    if workload and owner != workload and (kind == "ReplicaSet" or not (kind or owner)):
+    labels = meta["labels"]
+    if workload and not (kind or owner):
         # A Deployment's pods are those of a ReplicaSet, which it names so.
-        kind, name = "ReplicaSet", owner or f"{workload}-{meta['labels'].get(_TEMPLATE_HASH, '0')}"
-        start, _, made = name.rpartition("-")
-        if start == workload:
-            meta["labels"].setdefault(_TEMPLATE_HASH, made)
-    meta["ownerReferences"] = [{"kind": kind, "name": name, "controller": True}]
+        kind, owner = "ReplicaSet", f"{workload}-{labels.get(_TEMPLATE_HASH, '0')}"
+    start, _, made = owner.rpartition("-")
+    if kind == "ReplicaSet" and start and start == workload:
+        labels.setdefault(_TEMPLATE_HASH, made)
+    if kind or owner or workload:
+        owned = {"kind": kind, "name": owner or workload, "controller": True}
+        meta["ownerReferences"] = [owned]
 
 
 def _fill_containers(thing: Thing, spec: Tree, *, from_file: bool) -> None:
@@ -332,19 +332,18 @@ def _fill_containers(thing: Thing, spec: Tree, *, from_file: bool) -> None:
     containers[0]["resources"] = _merged(containers[0]["resources"], more)
 
 
-def _status(thing: Thing, given: Tree) -> Tree:
+def _status(thing: Thing) -> Tree:
     """What a fixture says of a pod's status, where fields of it are parts of lists."""
-    there = given.get("status")
-    statuses = _items(there if isinstance(there, dict) else {}, "containerStatuses")
+    said: Tree = {}
     if "restarts" in thing.plain:
-        statuses = [{"name": "main", "restartCount": thing.plain["restarts"]}]
+        said["restartCount"] = thing.plain["restarts"]
     if ended := thing.get("finished_at", ""):
-        state = {"state": {"terminated": {"finishedAt": ended}}}
-        statuses = [one | state for one in statuses or [{"name": "main"}]]
+        said["state"] = {"terminated": {"finishedAt": ended}}
     conditions: list[Tree] = []
     if thing.kind in ("running", "finished"):
         ready = str(thing.get("ready", thing.kind == "running"))
         conditions.append({"type": "Ready", "status": ready})
         if at := thing.get("scheduled_at", ""):
             conditions.append({"type": "PodScheduled", "status": "True", "lastTransitionTime": at})
+    statuses = [{"name": "main", **said}] if said else None
     return {"containerStatuses": statuses, "conditions": conditions}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final
@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from dsl.compiler import Compiler, CompileResult
-from dsl.diagnostics import Diagnostic, Fix
+from dsl.diagnostics import Diagnostic
 from dsl.nearest import closest
 from dsl.plan import Plan
 from dsl.policytest.reading import Case, Suite, Use
@@ -91,21 +91,24 @@ class Library:
             there = text or _in_tree(use.name)
             if there is not None:
                 found.append((use, there))
-            elif use.name == DEFAULTS and use.weight is None:
-                found.extend((use, one) for one in _DEFAULTS if one not in named)
             elif use.name == DEFAULTS:
-                message = f"`{DEFAULTS}` takes no weight, as its plugins have several"
-                return (Diagnostic("P702", message, suite.source, use.span),)
+                found.extend((use, one) for one in _DEFAULTS if one not in named)
             else:
-                texts = [one.name for one in (*here, *self._bundled)]
-                return (_missing(suite, use, folder, [*texts, DEFAULTS, *sorted(PLUGINS)]),)
+                known = [*(one.name for one in (*here, *self._bundled)), DEFAULTS, *PLUGINS]
+                stem = _ENDING.sub("", PurePath(use.name).name)
+                near = stem if stem in known else closest(use.name, known)
+                write = f"write it to  {folder / use.name}{ENDING}"
+                helps = (f"did you mean `{near}`?" if near else write,)
+                message = f"there is no policy `{use.name}`"
+                return (Diagnostic("P704", message, suite.source, use.span, helps=helps),)
         return found
 
-    def arrange(self, found: Found, case: Case) -> Used | tuple[Diagnostic, ...]:
+    def arrange(self, suite: Suite, found: Found, case: Case) -> Used | tuple[Diagnostic, ...]:
         """What takes part in one test, or why its policies do not compile."""
         plugins: dict[str, float] = {}
         plans: list[Plan] = []
-        refused: list[Diagnostic] = []
+        if refused := list(_unknown(suite, case, found)):
+            return tuple(refused)
         for use, there in found:
             if isinstance(there, str):
                 plugins[there] = DEFAULT_WEIGHTS[there] if use.weight is None else use.weight
@@ -113,7 +116,8 @@ class Library:
             own = {name: one for name, one in case.params.items() if name in _params(there)}
             given = {name: value for name, (value, _) in {**use.params, **own}.items()}
             result = self._compile(there, given)
-            refused.extend(one for one in result.diagnostics if one.is_error)
+            wrong = [one for one in result.diagnostics if one.is_error]
+            refused.extend(_where_given(one, suite, case) for one in wrong)
             plans.extend(_named(use, there, plan) for plan in result.plans)
         texts = [there.text for _, there in found if isinstance(there, PolicyText)]
         for name in _USED.findall(b"\n".join(texts)):
@@ -142,30 +146,32 @@ def _called(name: str, policies: list[PolicyText]) -> PolicyText | None:
     return named[0] if named else None
 
 
-def _missing(suite: Suite, use: Use, folder: Path, known: list[str]) -> Diagnostic:
-    stem = _ENDING.sub("", PurePath(use.name).name)
-    near = stem if stem in known else closest(use.name, known)
-    help_ = f"did you mean `{near}`?" if near else f"write it to  {folder / use.name}{ENDING}"
-    fix = Fix(use.span, near) if near else None
-    message = f"there is no policy `{use.name}`"
-    return Diagnostic("P704", message, suite.source, use.span, helps=(help_,), fix=fix)
+def meant(name: str, known: Iterable[str], words: str) -> str:
+    """Which of the known names may be meant, else all of them after some words."""
+    near = closest(name, names := sorted(known))
+    return f"did you mean `{near}`?" if near else f"{words} {', '.join(names) or 'none'}"
 
 
-def unknown_parameter(suite: Suite, case: Case, found: Found) -> Diagnostic | None:
-    """A parameter of the file or the test that no policy declares, at the place that gives it."""
-    each = [_params(there) for _, there in found]
-    asked = [(case.params, frozenset[str]().union(*each))]
-    if not case.wants_error:  # just that may be what it expects
-        asked += [(use.params, known) for (use, _), known in zip(found, each, strict=True)]
+def _unknown(suite: Suite, case: Case, found: Found) -> Iterator[Diagnostic]:
+    """Parameters of the file or the test that no policy declares, where they are given."""
+    asked = [(case.params, frozenset[str]().union(*(_params(there) for _, there in found)))]
+    asked += [(use.params, _params(there)) for use, there in found]
     for params, known in asked:
-        for name, (_, span) in params.items():
-            if name not in known:
-                near = closest(name, sorted(known))
-                help_ = f"there is {', '.join(sorted(known)) or 'none'}"
-                help_ = f"did you mean `{near}`?" if near else help_
-                fix, text = Fix(span, near) if near else None, f"there is no parameter `{name}`"
-                return Diagnostic("P105", text, suite.source, span, helps=(help_,), fix=fix)
-    return None
+        for name in params.keys() - known:
+            helps, text = (meant(name, known, "there is"),), f"there is no parameter `{name}`"
+            yield Diagnostic("P105", text, suite.source, params[name][1], helps=helps)
+
+
+def _where_given(finding: Diagnostic, suite: Suite, case: Case) -> Diagnostic:
+    """A finding about the value of a parameter, at the place that gives it."""
+    line = finding.source.line(finding.source.position(finding.span.start)[0])
+    given = dict(one for use in suite.uses for one in use.params.items()) | {**case.params}
+    declared = _PARAM.match(line.encode())
+    name = declared[1].decode() if declared is not None else ""
+    if finding.code != "P111" or name not in given:
+        return finding
+    helps = (*finding.helps, f"the policy has  {line.strip()}")
+    return replace(finding, source=suite.source, span=given[name][1], helps=helps)
 
 
 def _params(there: PolicyText | str) -> frozenset[str]:

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from msgspec.structs import replace
-
 from dsl.codes import become
 from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, render
@@ -26,9 +24,9 @@ from engine.policy.folder import ENDING, TESTS
 from engine.policy.plugin import place_of
 from engine.policytests.answers import Answers, judge
 from engine.policytests.objects import FixtureError
-from engine.policytests.policies import CannotJudgeError, Found, Library, Used, unknown_parameter
+from engine.policytests.policies import CannotJudgeError, Found, Library, Used
 from engine.policytests.rules import OUTCOMES, RuleCoverage, looks, values_of_rules
-from engine.policytests.scene import Scene, unread_metrics
+from engine.policytests.scene import Scene
 from engine.text.files import bytes_in
 
 PASSED: Final = "passed"
@@ -38,7 +36,6 @@ _COUNTED: Final = ((PASSED, "passed"), (FAILED, "failed"), (ERROR, "could not be
 _TAGS: Final = {FAILED: "failure", ERROR: "error"}
 _MOST_TEXT: Final = 60
 _NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_DECLARED: Final = re.compile(r"param[ \t]+([A-Za-z_]\w*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,21 +130,15 @@ class Runner:
     def _case(self, suite: Suite, case: Case, found: Found, folder: Path) -> tuple[str, str]:
         if not case.expected:
             return FAILED, "this test expects nothing: write what must hold after `expect`"
-        unknown = unknown_parameter(suite, case, found)
-        if unknown is not None:
-            return ERROR, render((unknown,))
-        used = self._library.arrange(found, case)
+        used = self._library.arrange(suite, found, case)
         if case.wants_error:
             return _refusal(case.expected[0], used)
         if not isinstance(used, Used):
-            return ERROR, render(_where_given(one, suite, case) for one in used)
+            return ERROR, render(used)
         try:
             return self._judged(suite, case, Answers(partial(Scene, case, used, folder)))
         except (FixtureError, CannotJudgeError, PluginError) as failed:
-            # It is about the whole test: underlined is its first line.
-            start, text = case.span.start, suite.source.text
-            end = text.find("\n", start)
-            about = Span(start, end if end > 0 else start + 1)
+            about = Span(case.span.start, case.span.start + len("test"))
             return ERROR, render((Diagnostic("P704", str(failed), suite.source, about),))
 
     def _judged(self, suite: Suite, case: Case, answers: Answers) -> tuple[str, str]:
@@ -162,7 +153,7 @@ class Runner:
             if failure is not None:
                 failures.append(f"{suite.source.name}:{expected.line}: {expected.text}")
                 failures += failure.message, *values_of_rules(answers, failure.nodes, expected)
-        failures += unread_metrics(suite, answers.scene)
+        failures += [f"{suite.source.name}:{at}: {said}" for at, said in answers.scene.unread]
         # Rules of the queue's order have no left side; they count where an order is expected.
         said = {one.name for one in case.expected}
         asked = [one for one in answers.rules if "order" in said or not isinstance(one, SortRule)]
@@ -171,17 +162,6 @@ class Runner:
             failures.append(f"no rule applies to {answers.scene.pod.key}")
         self.report.untouched += bool(untouched and not failures)
         return (FAILED, "\n".join(failures)) if failures else (PASSED, "")
-
-
-def _where_given(finding: Diagnostic, suite: Suite, case: Case) -> Diagnostic:
-    """A finding about the value of a parameter, at the place that gives it."""
-    line = finding.source.line(finding.source.position(finding.span.start)[0])
-    given = dict(one for use in suite.uses for one in use.params.items()) | {**case.params}
-    declared = _DECLARED.match(line)
-    if declared is None or finding.code != "P111" or declared[1] not in given:
-        return finding
-    helps = (*finding.helps, f"the policy has  {line.strip()}")
-    return replace(finding, source=suite.source, span=given[declared[1]][1], helps=helps)
 
 
 def _refusal(expected: Expected, used: Used | tuple[Diagnostic, ...]) -> tuple[str, str]:

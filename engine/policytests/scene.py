@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 
-from dsl.nearest import closest
-from dsl.plan import DOMAINS, MetricSpec
-from dsl.policytest.reading import Case, Cluster, Sample, Suite, Thing, pod_names
+from dsl.plan import MetricSpec
+from dsl.policytest.reading import Case, Cluster, Sample, Thing, pod_names
 from dsl.quantities import parse_duration, parse_number, parse_time
 from dsl.reference import View
 from dsl.types import is_missing
@@ -32,7 +32,7 @@ from engine.policytests.objects import (
     objects_of,
     pods_of,
 )
-from engine.policytests.policies import Used
+from engine.policytests.policies import Used, meant
 from engine.signals.spec import CLUSTER, DOMAIN_LABELS, NODE, PAIR
 from engine.simulate.lab import Lab
 from engine.simulate.samples import Columns, Samples, Values
@@ -40,12 +40,10 @@ from engine.simulate.samples import Columns, Samples, Values
 _PERCENT: Final = 0.01
 #: Sources whose values hold until they change.
 _STEADY: Final = ("object",)
-_DOMAIN: Final = "domain"
-#: Whose value a metric with none, one and two keys is.
-_OF_KEYS: Final = (CLUSTER, _DOMAIN, PAIR)
-
-Given = dict[tuple[str, str], dict[tuple[str, ...], Sample]]
-"""Name of a metric and of which kind of owner it is -> names of the owner -> its sample."""
+Given = dict[tuple[str, ...], Sample]
+"""Names of whose it is -> a sample of one metric."""
+Owned = tuple[PodInfo, Thing]
+"""A pod and its fixture."""
 
 
 class Scene:
@@ -64,46 +62,50 @@ class Scene:
             CannotJudgeError: the policies make no profile.
         """
         cluster = case.cluster
-        now, given = cluster.now, cluster.of("pod")
+        now = cluster.now
+        given = list(_pods(cluster.of("pod"), folder))
+        queue = list(_pods(cluster.of("pending"), folder))
+        running = list(_pods(cluster.of("running", "finished"), folder))
         if not given:
             raise FixtureError("this test gives no pod")
-        things: dict[str, Thing] = {}
+        uids = Counter(one.uid for one, _ in (*given, *queue, *running))
+        for one, _ in (*given, *queue, *running):
+            if uids[one.uid] > 1:
+                raise FixtureError(f"two pods are called {one.key}")
         self.plans = used.plans
-        self.pods = list(_all(given, "pod", folder, things))
-        names = [name for one in given for name in pod_names(one)]
+        self.pods, self.queue = [one for one, _ in given], [one for one, _ in queue]
+        names = [name for thing in cluster.of("pod") for name in pod_names(thing)]
         self.called = dict(zip([pod.uid for pod in self.pods], names, strict=True))
-        self.queue = list(_all(cluster.of("pending"), "pending", folder, things))
-        running = list(_all(cluster.of("running", "finished"), "running", folder, things))
-        everybody = [*self.pods, *self.queue, *running]
         specs = list({spec.id: spec for plan in used.plans for spec in plan.metrics}.values())
         hosts = [node_of(_annotated(one, specs, now), folder) for one in cluster.of("node")]
-        self.given = _given(cluster, [(one, things[one.uid]) for one in everybody])
-        samples = _samples(self.given, hosts, specs, now)
+        samples = {one.id: _given(cluster, (*given, *queue, *running), one) for one in specs}
         self.worlds = Worlds(UTC)
         self.framework = used.framework(self.worlds)
-        self.lab = Lab(self.framework, clock=ManualClock(now), signals=samples)
+        signals = _signals(specs, samples, hosts, now)
+        self.lab = Lab(self.framework, clock=ManualClock(now), signals=signals)
         cache = self.lab.cache
         cache.attend(ATTENDABLE)
         for host in hosts:
             cache.add_node(host)
         for thing in cluster.of("namespace"):
             cache.set_namespace(object_of(thing))
-        for pod in running:
-            _run(pod, things[pod.uid], now, cache)
-        for one in (*self.pods, *self.queue):
-            thing = things[one.uid]
+        for pod, thing in running:
+            _run(pod, thing, now, cache)
+        for pod, thing in (*given, *queue):
             if node := thing.get("previous_node", ""):
-                cache.other_pods.leaves(one, node)
+                cache.other_pods.leaves(pod, node)
             first = parse_time(thing.get("first_attempt_at", ""))
             since = None if is_missing(first) else first
             queued_at, attempts = parse_time(thing.get("queued_at", "")), thing.get("attempts", 0)
-            cache.set_queued(one, QueueTimes(queued_at, since, attempts))
-            cache.nominate(one, one.pod.status.nominated_node_name)
-        for item in objects_of(cluster, everybody):
+            cache.set_queued(pod, QueueTimes(queued_at, since, attempts))
+            cache.nominate(pod, pod.pod.status.nominated_node_name)
+        for item in objects_of(cluster, [pod for pod, _ in (*given, *queue, *running)]):
             cache.set_object(item)
+        self.unread = list(_unread(cluster, specs, samples))
         self.snapshot = self.lab.snapshot()
         self.rows = {one.name: cache.nodes.row(one.name) for one in cluster.of("node")}
-        self.chosen, self.waited = given[0].get("chosen", ""), given[0].get("waited", 0.0)
+        thing = given[0][1]
+        self.chosen, self.waited = thing.get("chosen", ""), thing.get("waited", 0.0)
 
     @property
     def pod(self) -> PodInfo:
@@ -136,60 +138,54 @@ def _run(pod: PodInfo, thing: Thing, now: float, cache: Cache) -> None:
         cache.set_finished(pod, now if is_missing(at) else at)
 
 
-def _all(
-    given: Iterable[Thing], default: str, folder: Path, things: dict[str, Thing]
-) -> Iterator[PodInfo]:
-    """The pods of fixtures; each is noted by its UID."""
+def _pods(given: Iterable[Thing], folder: Path) -> Iterator[Owned]:
+    """The pods of fixtures."""
     for number, thing in enumerate(given, 1):
-        name = default if default == "pod" and number == 1 else f"{default}-{number}"
-        for pod in pods_of(thing, name, folder):
-            if pod.uid in things:
-                what = "pods are called" if thing.name else "pods have the UID of"
-                raise FixtureError(f"two {what} {pod.key}")
-            things[pod.uid] = thing
-            yield pod
+        alone = thing.kind == "pod" and number == 1
+        name = thing.kind if alone else f"{thing.kind}-{number}"
+        yield from ((pod, thing) for pod in pods_of(thing, name, folder))
 
 
 # ---- metrics, as if the source of each had just answered -----------------------------------------
 
 
-def _given(cluster: Cluster, pods: Iterable[tuple[PodInfo, Thing]]) -> Given:
-    """All samples that a test gives; `pods` are all there are, with their fixtures."""
+def _given(cluster: Cluster, pods: Iterable[Owned], spec: MetricSpec) -> Given:
+    """The samples of a metric that a test gives; `pods` are all there are."""
     owners: list[tuple[tuple[str, ...], Thing]]
-    owners = [((one.name,), one) for one in cluster.of("node", "namespace")]
-    # A workload is given without its namespace.
-    owners += [(("", one.name), one) for one in cluster.of("workload")]
-    owners += [((pod.namespace, pod.name), thing) for pod, thing in pods]
-    found: Given = {}
-    for labels, thing in owners:
-        of = thing.kind if thing.kind in ("node", "namespace", "workload") else "pod"
-        for name, sample in thing.metrics.items():
-            found.setdefault((name, of), {})[labels] = sample
-    for (name, *keys), sample in cluster.metrics.items():
-        of = _OF_KEYS[len(keys)] if len(keys) < len(_OF_KEYS) else ""
-        found.setdefault((name, of), {})[tuple(keys)] = sample
+    if spec.of == "pod":
+        owners = [((pod.namespace, pod.name), thing) for pod, thing in pods]
+    else:
+        # A workload is given without its namespace.
+        space = ("",) if spec.of == "workload" else ()
+        owners = [((*space, one.name), one) for one in cluster.of(spec.of)]
+    found = {names: one.metrics[spec.name] for names, one in owners if spec.name in one.metrics}
+    keys = {CLUSTER: 0, PAIR: 2}.get(spec.of, 1 if spec.of in DOMAIN_LABELS else -1)
+    for (name, *names), sample in cluster.metrics.items():
+        if (name, len(names)) == (spec.name, keys):
+            found[tuple(names)] = sample
     return found
 
 
-def _samples(
-    given: Given, hosts: Iterable[Node], specs: Iterable[MetricSpec], now: float
+def _signals(
+    specs: Iterable[MetricSpec], given: Mapping[str, Given], hosts: Iterable[Node], now: float
 ) -> Samples:
     """What a scheduler knows of these metrics, each as old as it is said to be."""
     columns: Columns = {}
     taken: Columns = {}
     others: Values = {}
     for spec in specs:
-        each = given.get((spec.name, _DOMAIN if spec.of in DOMAINS else spec.of), {})
         owners = {one.metadata.name: (_owner(one, spec.of),) for one in hosts}
-        nodes = {name: each[key] for name, key in owners.items() if key in each}
-        taken[spec.id] = {name: now - one.age_seconds for name, one in nodes.items()}
+        nodes = {name: given[spec.id].get(key) for name, key in owners.items()}
+        taken[spec.id] = {name: now - one.age_seconds for name, one in nodes.items() if one}
         stale = math.inf if spec.source in _STEADY else spec.stale_seconds
-        fresh = {key: one for key, one in each.items() if one.age_seconds <= stale}
-        others[spec.id] = [([*key], _value_of(one, spec)) for key, one in fresh.items()]
-        columns[spec.id] = {} if spec.default is None else dict.fromkeys(owners, spec.default)
-        columns[spec.id] |= {
-            name: _value_of(one, spec) for name, one in nodes.items() if one.age_seconds <= stale
+        values = {
+            key: _value_of(one, spec)
+            for key, one in given[spec.id].items()
+            if one.age_seconds <= stale
         }
+        others[spec.id] = [([*key], value) for key, value in values.items()]
+        columns[spec.id] = {} if spec.default is None else dict.fromkeys(owners, spec.default)
+        columns[spec.id] |= {name: values[key] for name, key in owners.items() if key in values}
     samples = Samples()
     samples.replace(columns, taken, others)
     return samples
@@ -223,23 +219,15 @@ def _annotated(thing: Thing, specs: Iterable[MetricSpec], now: float) -> Thing:
     return replace(thing, maps={**thing.maps, "annotation": written})
 
 
-def unread_metrics(suite: Suite, scene: Scene) -> Iterator[str]:
-    """A metric that no policy reads, or not of that, is a slip of the pen."""
-    read: dict[str, dict[str, str]] = {}
-    for spec in [one for plan in scene.plans for one in plan.metrics]:
-        kind = _DOMAIN if spec.of in DOMAINS else spec.of
-        read.setdefault(spec.name, {})[kind] = spec.of
-    for (name, of), each in scene.given.items():
-        line, by = next(iter(each.values())).line, read.get(name, {})
-        if name not in read:
-            near = closest(name, sorted(read))
-            known = f"they read {', '.join(sorted(read)) or 'none'}"
-            hint = known if near is None else f"did you mean `{near}`?"
-            what = f"no policy used here reads the metric `{name}` that is given; {hint}"
-        elif of not in by:
-            what = (
-                f"the metric `{name}` is by {min(by.values())}, so nobody reads what is given here"
-            )
-        else:
-            continue
-        yield f"{suite.source.name}:{line}: {what}"
+def _unread(
+    cluster: Cluster, specs: Iterable[MetricSpec], given: Mapping[str, Given]
+) -> Iterator[tuple[int, str]]:
+    """Line and words of samples that no policy reads, or not of that: slips of the pen."""
+    read = {id(sample) for each in given.values() for sample in each.values()}
+    known = {spec.name: spec.of for spec in specs}
+    there = [item for thing in cluster.things.values() for item in thing.metrics.items()]
+    there += [(key[0], sample) for key, sample in cluster.metrics.items()]
+    for name, sample in there:
+        if id(sample) not in read:
+            hint = f"it is by {known[name]}" if name in known else meant(name, known, "they read")
+            yield sample.line, f"no policy used here reads the metric `{name}` given here; {hint}"

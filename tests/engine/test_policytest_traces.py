@@ -171,7 +171,7 @@ def test_a_metric_is_given_to_what_has_it(said, metric, of):
         (only,) = lines
         place, _, words = only.partition("policytest:4: ")
         assert place
-        assert words == f"the metric `{metric}` is by {of}, so nobody reads what is given here"
+        assert words.endswith(f"reads the metric `{metric}` given here; it is by {of}")
 
 
 class Lines(Runner):
