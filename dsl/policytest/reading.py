@@ -1,39 +1,168 @@
-"""The tree of a test file becomes its model: names are looked up, values read, fixtures merged."""
+"""A test file as understood: names are looked up, values read, fixtures merged."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final, TypeVar
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dsl import syntax as s
-from dsl.diagnostics import Diagnostic, Fix, Severity, sort_key
+from dsl.diagnostics import Diagnostic, Fix, sort_key
 from dsl.files import read_source
 from dsl.nearest import closest
 from dsl.parser import Parser
 from dsl.parser.statements import UNNAMED
 from dsl.policytest import attributes as w
-from dsl.policytest import model as m
-from dsl.quantities import parse_duration, parse_number, parse_time
+from dsl.quantities import parse_number, parse_time
 from dsl.source import SourceFile, Span
-from dsl.types import is_missing
-
-
-def read_suite(name: str, data: str | bytes, parser: Parser | None = None) -> m.Suite:
-    """Reads a test file; whatever is wrong with it is among the findings. Never raises."""
-    source, problems = read_source(name, data)
-    if problems:
-        return m.Suite(source, (), (), problems)
-    statements, findings = (parser or Parser()).tests(source)
-    return _Reader(source, findings).suite(statements)
-
 
 _TEST_LINE: Final = re.compile(r"(?m)^test\b")
 _MOST_NAMES: Final = 8
 _CLAUSES: Final = ("given", "expect")
-#: Fewer bytes than anything has; what is meant is another unit.
-_SMALL_BYTES: Final = 1024
+_T = TypeVar("_T")
+
+
+class Sample(Struct, frozen=True):
+    """A metric's value as written, the line it stands in, and how old it is."""
+
+    text: str
+    line: int
+    age_seconds: float = 0.0
+
+
+class Thing(Struct, frozen=True):
+    """One object of the cluster, its attributes merged.
+
+    Attributes:
+        kind: `node`, `pod`, `running`, `finished`, `pending`, `namespace`, `workload` ...
+        name: as given; empty for a pod without a name.
+        plain: attribute -> value: text, int, bool, float (durations) or a tuple of texts.
+        maps: attribute -> key -> value, for `label K=V` and the like.
+    """
+
+    kind: str
+    name: str
+    span: Span
+    node: str = ""
+    plain: dict[str, w.Plain] = field(default_factory=dict)
+    maps: dict[str, dict[str, str]] = field(default_factory=dict)
+    metrics: dict[str, Sample] = field(default_factory=dict)
+
+    def merged(self, newer: "Thing") -> "Thing":
+        """The same object with the newer attributes; those not named again keep their value."""
+        maps = {key: {**self.maps.get(key, {}), **newer.maps.get(key, {})}
+                for key in (*self.maps, *newer.maps)}  # fmt: skip
+        return replace(
+            newer,
+            node=newer.node or self.node,
+            plain={**self.plain, **newer.plain},
+            maps=maps,
+            metrics={**self.metrics, **newer.metrics},
+        )
+
+    def get(self, name: str, default: _T) -> _T:
+        """The value of an attribute that is of this kind."""
+        value = self.plain.get(name)
+        return value if isinstance(value, type(default)) else default
+
+
+Params = Mapping[str, tuple[str | tuple[str, ...], Span]]
+"""Name of a parameter -> its value, and where it is named."""
+
+
+class Use(Struct, frozen=True):
+    """A policy that takes part."""
+
+    name: str
+    span: Span
+    params: Params
+    alias: str
+    weight: float | None
+
+
+Key = tuple[str, str, str, int]
+"""What a fixture is about: kind, namespace and name; those that are never merged are numbered."""
+
+
+class Cluster(Struct, frozen=True):
+    """Everything given, in its order: objects, metrics by name and keys, the time."""
+
+    things: Mapping[Key, Thing] = field(default_factory=dict)
+    metrics: Mapping[tuple[str, ...], Sample] = field(default_factory=dict)
+    now: float = w.NOW
+
+    def of(self, *kinds: str) -> tuple[Thing, ...]:
+        """The objects of these kinds."""
+        return tuple(one for one in self.things.values() if one.kind in kinds)
+
+    def key_of(self, thing: Thing) -> Key:
+        """Which of the objects it is, or the next one. Pods to place are never merged."""
+        alone = len(self.things) if not thing.name or thing.kind == "pod" else 0
+        return thing.kind, thing.get("namespace", "") or "default", thing.name, alone
+
+
+class Expected(Struct, frozen=True):
+    """One expectation with its values read."""
+
+    name: str
+    line: int
+    text: str
+    names: tuple[str, ...]
+    value: str
+    number: float
+    message: str | None
+    status: str | None
+
+
+class Case(Struct, frozen=True):
+    """One test: what is there, and what must come out."""
+
+    name: str
+    line: int
+    span: Span
+    cluster: Cluster
+    params: Params
+    expected: tuple[Expected, ...]
+
+    @property
+    def wants_error(self) -> bool:
+        """Whether the policy is expected to be refused."""
+        return any(one.name == "error" for one in self.expected)
+
+
+class Suite(Struct, frozen=True):
+    """A test file, ready to run unless there are errors among the findings."""
+
+    source: SourceFile
+    uses: tuple[Use, ...]
+    cases: tuple[Case, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether it can be run."""
+        return not any(one.is_error for one in self.diagnostics)
+
+
+def pod_names(thing: Thing, default: str = "pod") -> list[str]:
+    """The names of the pods that a fixture stands for."""
+    name = thing.name or default
+    count = thing.get("count", 1)
+    return [name] if count == 1 else [f"{name}-{number}" for number in range(1, count + 1)]
+
+
+# ---- reading
+
+
+def read_suite(name: str, data: str | bytes, parser: Parser | None = None) -> Suite:
+    """Reads a test file; whatever is wrong with it is among the findings. Never raises."""
+    source, problems = read_source(name, data)
+    if problems:
+        return Suite(source, (), (), problems)
+    statements, findings = (parser or Parser()).tests(source)
+    return _Reader(source, findings).suite(statements)
 
 
 class _Refused(Exception):  # noqa: N818 - a finding that ends a value, not a fault
@@ -46,21 +175,21 @@ class _Reader:
     def __init__(self, source: SourceFile, found: Sequence[Diagnostic]) -> None:
         self.source = source
         self.found = list(found)
-        self.given: list[m.Given] = []
         # A node whose line could not be read is no node, and naming it no second mistake.
-        lines = [source.line(source.position(one.span.start)[0]) for one in found]
+        lines = [source.line(self._line(one.span)) for one in found]
         self._lost = {name for line in lines for name in w.NAME.findall(line)}
 
-    def suite(self, statements: Sequence[s.TestStatement]) -> m.Suite:
+    def suite(self, statements: Sequence[s.TestStatement]) -> Suite:
         """Returns the whole file's model."""
-        uses: list[m.Use] = []
-        base = m.Cluster()
+        uses: list[Use] = []
+        base = Cluster()
         tests: list[s.TestCase] = []
         for statement in statements:
-            if isinstance(statement, s.Use):
-                uses.extend(self._use(statement))
-            elif isinstance(statement, s.TestCase):
+            if isinstance(statement, s.TestCase):
                 tests.append(statement)
+            elif isinstance(statement, s.Use):
+                with suppress(_Refused):
+                    uses.append(self._use(statement))
             elif tests:
                 self._report(
                     "P703", "this stands behind a test, so no test would see it", statement.span,
@@ -68,67 +197,53 @@ class _Reader:
                 )  # fmt: skip
             else:
                 base = self._given(base, statement, once=True)
-        whole = Span(0, 0)
-        broken = any(one.is_error for one in self.found)
-        if not uses and not broken:
-            help_ = "name it:  use NAME"
-            self._report("P703", "the file says of no policy that it tests it", whole, help_)
-        if not tests and not broken:
-            end = Span(*[len(self.source.text.rstrip())] * 2)
-            help_ = 'add below:  test: "what must hold"'
-            self._report("P703", "the file has no test", end, help_)
-        names = [(one.name.value, one.name.span) for one in tests]
-        already = "a test is called so already, in line {line}"
-        self._each_once(names, already, "say what this one is about")
-        cases = [self._case(base, one) for one in tests]
+        if not self.found:
+            end = len(self.source.text.rstrip())
+            if not uses:
+                message = "the file says of no policy that it tests it"
+                self._report("P703", message, Span(0, 0), "name it:  use NAME")
+            if not tests:
+                help_ = 'add below:  test: "what must hold"'
+                self._report("P703", "the file has no test", Span(end, end), help_)
+        self._each_once("test", [(one.name.value, one.name.span) for one in tests])
+        cases = tuple([self._case(base, one) for one in tests])
         # What stands above the tests is looked at with each of them.
         once = {(one.code, one.span, one.message): one for one in reversed(self.found)}
         found = tuple(sorted(once.values(), key=sort_key))
-        return m.Suite(self.source, tuple(uses), tuple(cases), found, tuple(self.given))
+        return Suite(self.source, tuple(uses), cases, found)
 
-    def _each_once(self, named: Sequence[tuple[str, Span]], message: str, help_: str) -> None:
+    def _each_once(self, what: str, named: Iterable[tuple[str, Span]]) -> None:
         """A report names tests by what they say, and expectations given pods by their names."""
-        lines: dict[str, int] = {}
+        seen = set[str]()
         for name, span in named:
-            if name in lines:
-                self._report("P703", message.format(name=name, line=lines[name]), span, help_)
-            lines.setdefault(name, self._line(span))
+            if name in seen:
+                message = f"another {what} is called `{name}`"
+                self._report("P703", message, span, "give each of them a `name` of its own")
+            seen.add(name)
 
     def _report(
-        self,
-        code: str,
-        message: str,
-        span: Span,
-        *helps: str,
-        fix: Fix | None = None,
-        severity: Severity = Severity.ERROR,
-    ) -> None:
-        trimmed = self.source.slice(span).rstrip()
-        end = span.start + len(trimmed.split("\n", 1)[0])
-        self.found.append(
-            Diagnostic(
-                code, message, self.source, Span(span.start, end), severity, helps=helps, fix=fix
-            )
-        )
+        self, code: str, message: str, span: Span, *helps: str, fix: Fix | None = None
+    ) -> _Refused:
+        """Notes what is wrong; underlined is what stands on the first line."""
+        end = span.start + len(self.source.slice(span).rstrip().split("\n", 1)[0])
+        at = Span(span.start, end)
+        self.found.append(Diagnostic(code, message, self.source, at, helps=helps, fix=fix))
+        return _Refused()
 
     def _line(self, span: Span) -> int:
         return self.source.position(span.start)[0]
 
     # ---- what is given
 
-    def _use(self, node: s.Use) -> Iterator[m.Use]:
+    def _use(self, node: s.Use) -> Use:
         weight = None
         if node.weight is not None:
-            weight = parse_number(str(_plain(node.weight)))
-            if is_missing(weight) or weight < 0:
-                self._report("P702", "a weight is a number from 0 up", node.weight.span)
-                return
-        params = {one.name: _plain(one.value) for one in node.args}
-        starts = ((one.name, one.span.start) for one in node.args)
-        places = {name: Span(at, at + len(name)) for name, at in starts}
-        yield m.Use(node.name, node.name_span, params, node.alias, weight, places)
+            weight = parse_number(str(self._value(w.AMOUNT, "weight", node.weight)))
+        starts = [(one, one.span.start) for one in node.args]
+        params = {one.name: (_plain(one.value), Span(at, at + len(one.name))) for one, at in starts}
+        return Use(node.name, node.name_span, params, node.alias, weight)
 
-    def _given(self, cluster: m.Cluster, node: s.Given, *, once: bool = False) -> m.Cluster:
+    def _given(self, cluster: Cluster, node: s.Given, *, once: bool = False) -> Cluster:
         if isinstance(node, s.Fixture):
             new = self._thing(node)
             old = cluster.things.get(key := cluster.key_of(new))
@@ -138,24 +253,19 @@ class _Reader:
                 help_ = f"write all of it in one place; in a test  given {node.kind} {rest}"
                 self._report("P703", f"`{new.name}` is given a second time", node.span, help_)
             return replace(cluster, things={**cluster.things, key: old.merged(new) if old else new})
-        if node.kind == "metric":
-            with suppress(_Refused):
+        with suppress(_Refused):
+            if node.kind == "metric":
                 of = node.name.value, *(_texts(node.keys) if node.keys else ())
-                setting = m.Setting(of[0], of[1:], self._sample(node.value), node.span)
-                return replace(cluster, settings={**cluster.settings, of: setting})
-        elif node.kind == "now":
-            now = parse_time(node.name.value)
-            if is_missing(now):
-                help_ = f'write  "{w.DEFAULT_NOW}"'
-                self._report("P702", "this is not a time", node.name.span, help_)
-            else:
-                return replace(cluster, now=now)
+                sample = self._sample(node.value)
+                return replace(cluster, metrics={**cluster.metrics, of: sample})
+            if node.kind == "now":
+                return replace(cluster, now=parse_time(str(self._value(w.TIME, "now", node.name))))
         return cluster
 
-    def _thing(self, node: s.Fixture) -> m.Thing:
+    def _thing(self, node: s.Fixture) -> Thing:
         name = node.name.value if node.name is not None else ""
         on, name = (name, "") if node.kind in ("running", "finished") else ("", name)
-        thing = m.Thing(node.kind, name, node.span, on, {}, {}, {})
+        thing = Thing(node.kind, name, node.span, on)
         for number, attr in enumerate(node.attrs):
             place, word = attr.name.span, attr.name.value
             if word not in w.ATTRIBUTES[node.kind] and _plain(attr.value) in _CLAUSES:
@@ -168,62 +278,42 @@ class _Reader:
                 self._attr(thing, attr)
         return replace(thing, name=name or thing.get("name", ""))
 
-    def _attr(self, thing: m.Thing, attr: s.Attr) -> None:
+    def _attr(self, thing: Thing, attr: s.Attr) -> None:
         known, name = w.ATTRIBUTES[thing.kind], attr.name.value
         if name not in known:
             what = f"a `{thing.kind}` has no attribute"
             raise self._unknown(name, attr.name.span, known, what)
         key = "" if attr.key is None else attr.key.value
-        self.given.append(m.Given(thing.kind, name, key, attr.name.span))
-        if name == "metric" and attr.key is not None:
+        if name == "metric" and key:
             thing.metrics[key] = self._sample(attr.value, attr.age)
         elif name in s.KEYED:
             if attr.key is None or (key.startswith((".", "-")) and isinstance(attr.key, s.Word)):
+                at = (attr.key or attr.value).span
                 message, help_ = f"`{name}` takes a key and a value", f"write  {name} KEY=VALUE"
-                raise self._refuse(message, (attr.key or attr.value).span, help_)
+                raise self._report("P702", message, at, help_)
             value = self._value(known[name], name, attr.value)
             thing.maps.setdefault(name, {})[key] = str(value)
         else:
             thing.plain[name] = self._value(known[name], name, attr.value)
-            self._few_bytes(name, attr.value)
 
-    def _few_bytes(self, name: str, value: s.Value | s.Words) -> None:
-        """Warns of `memory 8`, which is 8 bytes."""
-        if name not in ("memory", "storage") or isinstance(value, s.Words):
-            return
-        if re.fullmatch(r"[0-9]+", value.value) and 0 < int(value.value) < _SMALL_BYTES:
-            text = value.value
-            help_ = f"did you mean {text}Gi or {text}Mi?"
-            message = f"`{name} {text}` is {text} bytes"
-            self._report("P220", message, value.span, help_, severity=Severity.WARNING)
+    def _sample(self, value: s.Value | s.Words, age: s.Value | None = None) -> Sample:
+        text = str(self._value(w.SAMPLE, "metric", value))
+        seconds = 0.0 if age is None else self._value(w.SPAN, "age", age)
+        return Sample(text, self._line(value.span), float(str(seconds)))
 
-    def _sample(self, value: s.Value | s.Words, age: s.Value | None = None) -> m.Sample:
-        read = (parse_number, parse_duration)
-        if isinstance(value, s.Words) or all(is_missing(one(value.value)) for one in read):
-            help_ = "write it in the unit of the metric, for example  5   or  10Mi"
-            raise self._refuse("the value of a metric is a number", value.span, help_)
-        seconds = 0.0 if age is None else parse_duration(age.value)
-        if age is not None and is_missing(seconds):
-            raise self._not(w.SPAN, "age", age)
-        return m.Sample(value.value, seconds)
-
-    def _value(self, kind: str, name: str, value: s.Value | s.Words) -> w.Plain:
-        read: w.Plain | None = None
-        if isinstance(value, s.Value):
-            read = w.read_value(kind, name, value.value)
-        elif kind == w.TEXTS:
+    def _value(self, kind: w.Kind, name: str, value: s.Expr) -> w.Plain:
+        read = kind.read(value.value) if isinstance(value, s.Value) else None
+        if kind is w.TEXTS and isinstance(value, s.Words):
             read = _texts(value)
-        if read is None and kind == w.TEXT and isinstance(value, s.Value):
-            choices = w.CHOICES.get(name, ())
-            help_ = f"it is {m.listed(choices, 'or')}" if choices else "names have no blanks"
-            raise self._refuse(f"`{name}` is never `{value.value}`", value.span, help_)
         if read is None:
-            raise self._not(kind, name, value)
+            message = f"`{name}` is {kind.what}, not `{self.source.words(value.span)}`"
+            help_ = f"write something like {kind.example}"
+            raise self._report("P702", message, value.span, help_)
         return read
 
     # ---- tests
 
-    def _case(self, base: m.Cluster, node: s.TestCase) -> m.Case:
+    def _case(self, base: Cluster, node: s.TestCase) -> Case:
         cluster = base
         params: dict[str, tuple[str | tuple[str, ...], Span]] = {}
         for one in node.given:
@@ -235,14 +325,14 @@ class _Reader:
         for wanted in node.expected:
             with suppress(_Refused):
                 expected.append(self._expected(wanted, cluster))
-        case = m.Case(
+        case = Case(
             node.name.value, self._line(node.span), node.span, cluster, params, tuple(expected)
         )
         self._check(case, node)
         return case
 
-    def _check(self, case: m.Case, node: s.TestCase) -> None:
-        nodes = [one.name for one in case.cluster.of("node")]
+    def _check(self, case: Case, node: s.TestCase) -> None:
+        nodes, pods = [one.name for one in case.cluster.of("node")], case.cluster.of("pod")
         for one in case.cluster.of("running", "finished", "pod"):
             where = one.node or one.get("chosen", "")
             if where and where not in nodes:
@@ -251,15 +341,11 @@ class _Reader:
             if len(node.expected) > 1:
                 message = "`expect error` is the only expectation of its test"
                 self._report("P703", message, node.expected[0].span)
-        elif node.expected and not case.cluster.of("pod"):
-            end = node.name.span.end
+        elif node.expected and not pods:
+            end, message = node.name.span.end, "this test gives no pod"
             fix = Fix(Span(end, end), "\n  given pod name p")
-            help_ = "add  given pod name p"
-            self._report("P703", "this test gives no pod", node.name.span, help_, fix=fix)
-        pods = case.cluster.of("pod")
-        named = [(name, one.span) for one in pods for name in m.pod_names(one)]
-        already = "two of the pods that this test gives are called `{name}`"
-        self._each_once(named, already, "give each of them a `name` of its own")
+            self._report("P703", message, node.name.span, "add  given pod name p", fix=fix)
+        self._each_once("pod", [(name, one.span) for one in pods for name in pod_names(one)])
 
     def _place_of(self, name: str, span: Span) -> Span:
         """Returns where a fixture says on which node it is."""
@@ -267,74 +353,51 @@ class _Reader:
         found = form.search(self.source.text, span.start, span.end)
         return span if found is None else Span(*found.span(1))
 
-    def _expected(self, node: s.Expectation, cluster: m.Cluster) -> m.Expected:
+    def _expected(self, node: s.Expectation, cluster: Cluster) -> Expected:
         name, subject = node.name.value, node.subject
         shape = w.EXPECTATIONS.get(name)
         if shape is None:
             raise self._unknown(name, node.name.span, w.EXPECTATIONS, "there is no expectation")
-        self._shaped(shape, node)
-        text = self.source.words(node.span)
-        names = _plain(subject)
-        if isinstance(names, str):
-            names = () if "none" in shape.takes and names == "none" else (names,)
-        said: dict[str, Any] = {one.name: _plain(one.values[0]) for one in node.replies}
-        value = "" if node.value is None else str(_plain(node.value))
-        number = self._number(name, (names[0] if name == "skipped" else value), node)
-        made = m.Expected(
-            name, node.span, self._line(node.span), text, names, value, number,
-            said.get("message"), said.get("status"),
-        )  # fmt: skip
-        self._named(made, node, cluster)
-        return made
+        names, takes = _texts(subject), shape.takes
+        value = node.value.value if isinstance(node.value, s.Value) else ""
+        listed = isinstance(subject, s.Words)
+        if "none" in takes and names == ("none",) and not listed:
+            names, listed = (), "list" in takes
+        words = next((one.split("|") for one in takes if "|" in one), names)
+        text = value or "".join(names)
+        number = next((w.NUMBERS[one].read(text) for one in takes if one in w.NUMBERS), 0)
+        if (
+            number is None
+            or isinstance(node.value, s.Words)
+            or listed != ("list" in takes)
+            or (node.value is not None) != ("value" in takes)
+            or not {*names} <= {*words}
+            or any(one.name not in takes for one in node.replies)
+        ):
+            at, help_ = (node.value or subject).span, f"write  expect {shape.example}"
+            raise self._report("P702", f"this is not what `expect {name}` takes", at, help_)
+        self._named(name, node, cluster)
+        line, text = self._line(node.span), self.source.words(node.span)
+        said = {one.name: str(_plain(one.values[0])) for one in node.replies}
+        message, status = said.get("message"), said.get("status")
+        return Expected(name, line, text, names, value, float(str(number)), message, status)
 
-    def _shaped(self, shape: w.Shape, node: s.Expectation) -> None:
-        """Looks at what stands behind the name, part by part."""
-        name, subject, value = node.name.value, node.subject, node.value
-        example, takes = shape
-        listed, valued = "list" in takes, "value" in takes
-        words = next((one.split("|") for one in takes if "|" in one), ())
-        none = "none" in takes and _plain(subject) == "none"
-        wrong: tuple[str, s.Node] | None = None
-        if listed != isinstance(subject, s.Words) and not none:
-            wrong = f"takes {'a list' if listed else 'one name, not a list'}", subject
-        elif (value is not None) != valued:
-            wrong = f"takes {'two values' if valued else 'one value'}", value or subject
-        elif words and _plain(subject) not in words:
-            wrong = f"takes {m.listed(words, 'or')}", subject
-        elif isinstance(value, s.Words):
-            wrong = "takes one value, not a list of them", value
-        for reply in node.replies:
-            if wrong is None and reply.name not in takes:
-                wrong = f"has no {reply.name}", reply
-        if wrong is not None:
-            raise self._refuse(
-                f"`expect {name}` {wrong[0]}", wrong[1].span, f"write  expect {example}"
-            )
-
-    def _number(self, name: str, text: str, node: s.Expectation) -> float:
-        if name not in ("score", "skipped"):
-            return 0.0
-        number = float("nan") if text.endswith("%") else parse_number(text)
-        if is_missing(number) or (name == "skipped" and not (text.isdecimal() and number > 0)):
-            span = (node.value or node.subject).span
-            usage = f"write  expect {w.EXPECTATIONS[name].example}"
-            raise self._refuse(f"`expect {name}` takes a number", span, usage)
-        return number
-
-    def _named(self, made: m.Expected, node: s.Expectation, cluster: m.Cluster) -> None:
+    def _named(self, expected: str, node: s.Expectation, cluster: Cluster) -> None:
         """Names that the test does not give are slips of the pen."""
         subject = node.subject
-        parts = subject.items if isinstance(subject, s.Words) else (subject,)
         nodes = [one.name for one in cluster.of("node")]
-        pods = [name for one in cluster.of("pod") for name in m.pod_names(one)]
-        for name, part in zip(made.names, parts, strict=False):
-            if made.name in w.OF_NODES and name not in nodes:
+        pods = [name for one in cluster.of("pod") for name in pod_names(one)]
+        for part in subject.items if isinstance(subject, s.Words) else (subject,):
+            name = str(_plain(part))
+            if name == "none" and subject is part:
+                continue
+            if expected in w.OF_NODES and name not in nodes:
                 self._no_node(name, part.span, nodes)
-            elif made.name in w.OF_GIVEN and name not in pods:
+            elif expected in w.OF_GIVEN and name not in pods:
                 message, help_ = f"no pod `{name}` is given", f"given are {_some(pods)}"
                 self._nobody(name, part.span, message, help_, pods)
 
-    # ---- findings
+    # ---- names that are not there
 
     def _no_node(self, name: str, span: Span, nodes: Sequence[str]) -> None:
         message = f"there is no node `{name}`"
@@ -348,29 +411,18 @@ class _Reader:
 
     def _nobody(
         self, name: str, span: Span, message: str, help_: str, known: Iterable[str]
-    ) -> None:
+    ) -> _Refused:
         near = closest(name, known)
         if near is not None:
             help_ = f"did you mean `{near}`?"
         fix = Fix(span, near) if near is not None and near not in _CLAUSES else None
-        self._report("P701", message, span, help_, fix=fix)
+        return self._report("P701", message, span, help_, fix=fix)
 
     def _unknown(self, name: str, span: Span, known: Mapping[str, object], what: str) -> _Refused:
-        there = f"there are {m.listed(sorted(known))}"
+        there = f"there are {w.listed(sorted(known))}"
         meant = w.CALLED.get(name, name)
         near = meant if meant in known else name
-        self._nobody(near, span, f"{what} `{name}`", there, [*known, *_CLAUSES])
-        return _Refused()
-
-    def _not(self, kind: str, name: str, value: s.Value | s.Words) -> _Refused:
-        shown = self.source.words(value.span)
-        example = w.EXAMPLES.get(kind)
-        helps = (f"write something like {example}",) if example else ()
-        return self._refuse(f"`{name}` is {kind}, not `{shown}`", value.span, *helps)
-
-    def _refuse(self, message: str, span: Span, *helps: str) -> _Refused:
-        self._report("P702", message, span, *helps)
-        return _Refused()
+        return self._nobody(near, span, f"{what} `{name}`", there, [*known, *_CLAUSES])
 
 
 def _plain(value: s.Expr) -> str | tuple[str, ...]:
@@ -386,5 +438,5 @@ def _texts(value: s.Value | s.Words) -> tuple[str, ...]:
 def _some(names: Sequence[str]) -> str:
     """Returns names as a list that can be read, however many they are."""
     if len(names) <= _MOST_NAMES:
-        return m.listed(names)
+        return w.listed(names)
     return f"{', '.join(names[:_MOST_NAMES])} and {len(names) - _MOST_NAMES} more"

@@ -8,10 +8,8 @@ from pathlib import Path
 import click
 
 import policies
-from dsl.diagnostics import render
 from engine.cli import options
-from engine.policytests.report import as_json, as_junit, as_text
-from engine.policytests.running import Runner, find_files
+from engine.policytests.running import Runner, as_json, as_junit, as_text, find_files
 from engine.text.display import plain
 
 
@@ -41,8 +39,6 @@ def command(
     for path in files:
         runner.run(path)
     report = runner.report
-    if report.warnings:
-        click.echo(render(report.warnings, color=sys.stderr.isatty()), err=True, nl=False)
     told = (as_json if style == "json" else as_text)(report, coverage=coverage)
     click.echo(plain(told, len(told), keep="\n"))
     if junit is not None:

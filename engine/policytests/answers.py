@@ -1,21 +1,21 @@
-"""What policies say of one test's cluster: the answers of the scheduler in its lab.
+"""What policies say of one test's cluster, and whether that is what is expected.
 
-What takes more than one decision, and changes the cluster, happens in a lab of its own.
+The answers are those of the scheduler in its lab. What takes more than one decision, and changes
+the cluster, happens in a lab of its own.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from dsl.plan import Plan, RuleBase
-from dsl.reference import View
+from dsl.policytest.attributes import listed
+from dsl.policytest.reading import Expected
 from engine.clock import ManualClock
 from engine.explain.gangs import Group, group_of, start_of
 from engine.explain.scores import Ranking, among
@@ -27,7 +27,6 @@ from engine.framework.status import Code, Status
 from engine.pods.podinfo import PodInfo
 from engine.policy import findings
 from engine.policy.plugin import place_of
-from engine.policy.world import PodSubject, SnapshotWorld
 from engine.policytests.policies import CannotJudgeError
 from engine.policytests.scene import Scene
 
@@ -36,12 +35,13 @@ _WORDS: Final = {
     Code.PENDING: "unschedulable",
     Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "unresolvable",
 }
-_DIGITS: Final = 6
+_TOLERANCE: Final = 2e-6
+#: Where no node is feasible, of so many is told why.
+_MOST_FATES: Final = 8
 _WAITS: Final = "WaitingOnPermit"
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
+class Rejection(NamedTuple):
     """Why a node is not feasible; `place` is file and line of the rule, or a plugin's name."""
 
     message: str
@@ -49,8 +49,7 @@ class Rejection:
     place: str
 
 
-@dataclass(frozen=True, slots=True)
-class Preempted:
+class Preempted(NamedTuple):
     """The pods that are evicted for a pod, the node it is promised, and what is said of that."""
 
     victims: tuple[str, ...]
@@ -75,79 +74,43 @@ class Answers:
         """`make` gives the scene, and once more where what is asked changes the cluster."""
         self.scene = make()
         self._make = make
+        self.rules = [rule for plan in self.scene.plans for rule in rules_of(plan)]
         self.seen: dict[str, set[str]] = {}
-        """The outcomes of each rule by its id (`rules.outcomes`): who runs the test enters them."""
-
-    @cached_property
-    def rules(self) -> list[RuleBase]:
-        """All rules, in the order of the files."""
-        return [rule for plan in self.scene.plans for rule in rules_of(plan)]
-
-    @property
-    def world(self) -> SnapshotWorld:
-        """What the pod's rules read beside it."""
-        return self.scene.worlds.of(self.scene.snapshot, self.scene.pod.uid)
-
-    @property
-    def subject(self) -> PodSubject:
-        """The pod as policies read it."""
-        return self.scene.worlds.subject(self.scene.pod, self.scene.snapshot)
-
-    def view(self, pod: PodInfo | None = None) -> View:
-        """Where rules look before any node: at the pod, or at another one that is given."""
-        subject = self.scene.worlds.subject(pod or self.scene.pod, self.scene.snapshot)
-        return View(self.world, subject, -1)
+        """The outcomes of each rule by its id (`rules.looks`): who runs the test enters them."""
 
     # ---- nodes
-
-    @property
-    def nodes(self) -> Sequence[str]:
-        """All nodes, in the order of the file."""
-        return list(self.scene.rows)
 
     @cached_property
     def rejections(self) -> Mapping[str, Rejection]:
         """The nodes that do not pass, in the order of the file: the first who rejects each."""
-        rows = self.scene.rows
-        said = self._rejected(rows)
-        if len(said) < len(rows):
-            said = self._not_started() | said
-        return {name: said[name] for name in rows if name in said}
-
-    def _rejected(self, rows: Mapping[str, int]) -> dict[str, Rejection]:
-        """Why each node is rejected that is, by the first who does."""
+        scene, rows = self.scene, self.scene.rows
+        said: dict[int, Rejection] = {}
         try:
-            trial = self.scene.framework.trial(self.scene.pod, self.scene.snapshot)
+            trial = scene.framework.trial(scene.pod, scene.snapshot)
         except Unfit as unfit:
             error = unfit.fit_error
             code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if error.unresolvable else Code.UNSCHEDULABLE
             status = Status(code, (error.pre_filter_message,), " ".join(sorted(error.plugins)))
             return dict.fromkeys(rows, self._read(status))
-        said = {}
-        for name, row in rows.items():
+        for row in rows.values():
             first = trial.at(row).rejection()
             if trial.allowed is not None and not trial.allowed[row]:
                 by = " ".join(sorted(trial.allowed_by))
-                said[name] = Rejection(f"node(s) didn't satisfy plugin {by}", "unresolvable", by)
+                said[row] = Rejection(f"node(s) didn't satisfy plugin {by}", "unresolvable", by)
             elif first is not None:
-                said[name] = self._read(first.status.by(first.plugin))
-        return said
+                said[row] = self._read(first.status.by(first.plugin))
+        if len(said) < len(rows) and self.gang is not None:
+            start = start_of(self.gang, scene.lab.cache, scene.lab.snapshot, scene.framework)
+            word = "unresolvable" if start.never else "unschedulable"
+            no = Rejection(start.reason, word, self.gang.gang.place)
+            said = dict.fromkeys({*rows.values()} - start.rows, no) | said
+        return {name: said[row] for name, row in rows.items() if row in said}
 
     @cached_property
     def gang(self) -> Group | None:
         """The gang of the pod; None: it is in none."""
         scene = self.scene
         return group_of(scene.pod, scene.queue, scene.snapshot, scene.framework)
-
-    def _not_started(self) -> dict[str, Rejection]:
-        """The nodes on which the pod's gang does not start."""
-        if self.gang is None:
-            return {}
-        lab = self.scene.lab
-        start = start_of(self.gang, lab.cache, lab.snapshot, self.scene.framework)
-        word = "unresolvable" if start.never else "unschedulable"
-        no = Rejection(start.reason, word, self.gang.gang.place)
-        return {name: no for name, row in self.scene.rows.items() if row not in start.rows}
 
     def _read(self, status: Status) -> Rejection:
         message, place = self._placed(", ".join(status.reasons))
@@ -174,45 +137,23 @@ class Answers:
 
         None when every scoring rule abstained.
         """
-        ranked = {one.node: one for one in self.ranking.nodes}
-        if not any(one.given for one in ranked.values()):
+        nodes, plugins = self.ranking.nodes, self.scene.framework.profile.plugins
+        if not any(one.given for one in nodes):
             return None
-        plugins = self.scene.framework.profile.plugins
         alone = sum(one.plugin.points().score is not None for one in plugins) == 1
-        return {
-            name: round(ranked[name].given[0].score if alone else ranked[name].total, _DIGITS)
-            for name in self.nodes
-            if name in ranked
-        }
+        return {one.node: one.given[0].score if alone else one.total for one in nodes}
 
     @cached_property
     def ranking(self) -> Ranking:
         """The nodes that are left as a scheduling cycle orders them."""
         rows, scene = self.candidates, self.scene
-        if not len(rows):
-            return Ranking()
-        return among(scene.pod, scene.snapshot, scene.framework, rows)
+        return among(scene.pod, scene.snapshot, scene.framework, rows) if len(rows) else Ranking()
 
     @property
     def best(self) -> Sequence[str]:
         """The feasible nodes of the highest rank."""
         best = {one.node for one in self.ranking.nodes[: self.ranking.ties]}
-        return [name for name in self.nodes if name in best]
-
-    # ---- rules
-
-    @property
-    def numbered(self) -> Mapping[int, RuleBase]:
-        """The rules that can be named by `skipped`.
-
-        Raises:
-            CannotJudgeError: they are not those of one policy.
-        """
-        plans = self.scene.plans
-        if len(plans) != 1:
-            what = "several policies" if plans else "no policy"
-            raise CannotJudgeError(f"this file uses {what}; `skipped` counts the rules of one")
-        return {number_in_file(rule): rule for rule in self.rules}
+        return [name for name in self.scene.rows if name in best]
 
     def applies(self, rule: RuleBase) -> bool:
         """Whether a rule has a say about the pod; a score that abstains has none."""
@@ -244,21 +185,17 @@ class Answers:
 
     # ---- the chosen node
 
-    def chosen(self) -> str:
-        """The node that is chosen for the pod.
+    @cached_property
+    def decision(self) -> Decision:
+        """The decision that takes the chosen node, or the best one, with what everyone gave it.
 
         Raises:
-            CannotJudgeError: none is, or several might be.
+            CannotJudgeError: none is chosen, and several might be.
         """
-        if self.scene.chosen:
-            return self.scene.chosen
-        if len(self.best) != 1:
+        scene = self.scene
+        if not scene.chosen and len(self.best) != 1:
             raise CannotJudgeError("no node is chosen; say which:  given pod chosen NODE")
-        return self.best[0]
-
-    def decision(self) -> Decision:
-        """The decision that takes the chosen node, with what everyone gave it."""
-        node, scene = self.chosen(), self.scene
+        node = scene.chosen or self.best[0]
         taken = next((one for one in self.ranking.nodes if one.node == node), None)
         given = () if taken is None else taken.given
         return Decision(
@@ -272,22 +209,21 @@ class Answers:
             known=Details(tuple([PluginScore(g.plugin, g.raw, g.score, g.weight) for g in given])),
         )
 
-    @contextmanager
-    def placed(self) -> Iterator[tuple[SnapshotWorld, PodSubject, int]]:
-        """The world in which the pod is assumed on its node, as it is from reserve on."""
-        node, scene = self.chosen(), self.scene
-        scene.lab.cache.assume(scene.pod, node, scene.snapshot.now)
-        try:
-            snapshot = scene.lab.snapshot()
-            subject = scene.worlds.subject(scene.pod, snapshot)
-            yield scene.worlds.of(snapshot), subject, scene.rows[node]
-        finally:
-            scene.lab.cache.forget(scene.pod.uid)
+    @cached_property
+    def placed(self) -> Scene:
+        """The scene in which the pod is on its node.
+
+        Raises:
+            CannotJudgeError: no node is chosen.
+        """
+        node, scene = str(self.decision.node), self._make()
+        scene.assume(node)
+        return scene
 
     @cached_property
     def permission(self) -> tuple[str, str]:
         """`allow`, `reject` or `wait`, and the message; of a gang the pod alone is tried."""
-        decision, scene = self.decision(), self._make()
+        decision, scene = self.decision, self._make()
         verdict, said = scene.lab.run(_permission(scene, decision))
         return verdict, self._placed(said)[0]
 
@@ -298,18 +234,16 @@ class Answers:
         return scene.lab.run(_preemption(scene))
 
     @cached_property
-    def acts(self) -> Acts:
+    def _acts(self) -> Acts:
         """All that is done around the binding."""
-        decision = self.decision()
-        with self.placed() as (world, _, _):
-            return self.scene.framework.act(self.scene.pod, world.snapshot, decision)
+        placed = self.placed
+        return placed.framework.act(placed.pod, placed.snapshot, self.decision)
 
     @property
     def written(self) -> Mapping[str, Mapping[str, str]]:
         """The annotations and the labels that prebind and postbind would set."""
-        acts = self.acts
-        out = {"annotation": {**acts.annotations}, "label": {**acts.labels}}
-        later = [one.body["metadata"] for one in acts.after if isinstance(one, Patch)]
+        out = {"annotation": {**self._acts.annotations}, "label": {**self._acts.labels}}
+        later = [one.body["metadata"] for one in self._acts.after if isinstance(one, Patch)]
         for kind, there in out.items():
             for meta in later:
                 there.update(meta.get(f"{kind}s", {}))
@@ -318,7 +252,7 @@ class Answers:
     @property
     def events(self) -> Sequence[str]:
         """What the Events of prebind and postbind would say."""
-        done = (*self.acts.before, *self.acts.after)
+        done = (*self._acts.before, *self._acts.after)
         return [one.note for one in done if isinstance(one, Emit)]
 
 
@@ -357,10 +291,158 @@ async def _preemption(scene: Scene) -> Preempted:
     await lab.until(lambda: not any(evicting(one.uid) for one in pods))
     told = [one.rescue.message for one in lab.decisions if one.rescue is not None]
     victims = tuple(one.pod.name for one in lab.written.evicted)
-    return Preempted(
-        victims, lab.cache.nominations.node_of(scene.pod.uid) or None, "".join(told[-1:])
-    )
+    node = lab.cache.nominations.node_of(scene.pod.uid) or None
+    return Preempted(victims, node, "".join(told[-1:]))
 
 
 def _raise(_pod: PodInfo, fault: Exception) -> None:
     raise fault
+
+
+# ---- whether an expectation holds
+
+
+class Failure(NamedTuple):
+    """What came out instead; `nodes` are those worth a closer look."""
+
+    message: str
+    nodes: tuple[str, ...] = ()
+
+
+def judge(expected: Expected, answers: Answers) -> Failure | None:
+    """Compares one expectation with the answers; None: it holds.
+
+    Raises:
+        CannotJudgeError: this version has no answer.
+    """
+    match expected.name:
+        case "feasible" | "rejected":
+            return _judge_nodes(expected, answers)
+        case "score":
+            return _judge_score(expected, answers)
+        case "best":
+            return _judge_best(expected, answers)
+        case "skipped":
+            return _judge_skipped(int(expected.number), answers)
+        case "annotation" | "label" | "unset":
+            return _judge_written(expected, answers)
+        case "gated" | "ungated" | "permit":
+            return _judge_held(expected, answers)
+        case _:
+            return _judge_whole(expected, answers)
+
+
+def _judge_held(expected: Expected, answers: Answers) -> Failure | None:
+    """What becomes of a pod before the queue, and on its node."""
+    name, said = expected.names[0], ""
+    if expected.name == "permit":
+        verdict, said = answers.permission
+        text, holds = f"permit says {verdict}" + (f': "{said}"' if said else ""), verdict == name
+    else:
+        held = answers.gate(name)
+        said, holds = held or "", (held is None) == (expected.name == "ungated")
+        text = f"nothing holds {name} before the queue"
+        text = text if held is None else f'{name} is held: "{held}"'
+    return None if holds and expected.message in (None, said) else Failure(text)
+
+
+def _judge_written(expected: Expected, answers: Answers) -> Failure | None:
+    """What is set, or not set, whether as an annotation or as a label."""
+    name, kinds = expected.names[0], answers.written
+    if expected.name == "unset":
+        values = [there[name] for there in kinds.values() if name in there]
+        return Failure(f'{name} is set to "{values[0]}"') if values else None
+    there = kinds[expected.name]
+    if name not in there:
+        return Failure(f"{name} is not set; set are {_list(sorted(there))}")
+    return _unlike(f'{name} is set to "{there[name]}"', [there[name]], [expected.value])
+
+
+def _judge_whole(expected: Expected, answers: Answers) -> Failure | None:
+    """What has to be all of it: an order, victims and their node, Events."""
+    if expected.name == "order":
+        return _unlike(f"the order is {_list(answers.order)}", answers.order, expected.names)
+    if expected.name == "events":
+        said = "\n".join(("the events are", *(f'"{one}"' for one in answers.events)))
+        said = said if answers.events else "there is no event"
+        return _unlike(said, answers.events, expected.names)
+    victims, node, why = answers.preemption
+    if expected.name == "victims":
+        said, got = f"the victims are {_list(sorted(victims))}", sorted(victims)
+    else:
+        said, got = f"nominated is {node or 'none'}", [node] if node else []
+    return _unlike(f"{said}\n{why}".rstrip(), got, sorted(expected.names))
+
+
+def _unlike(message: str, got: Sequence[str], wanted: Sequence[str]) -> Failure | None:
+    return None if [*got] == [*wanted] else Failure(message)
+
+
+def _list(names: Sequence[str]) -> str:
+    return f"[{', '.join(names)}]"
+
+
+def _judge_nodes(expected: Expected, answers: Answers) -> Failure | None:
+    nodes, rejections = answers.scene.rows, answers.rejections
+    there = [one for one in nodes if (one in rejections) == (expected.name == "rejected")]
+    what = expected.name
+    if expected.message is not None:
+        # A message may name its node, so it picks the nodes that are meant.
+        there = [one for one in there if rejections[one].message == expected.message]
+        what = f"{what} with this message"
+    wrong = tuple(one for one in nodes if (one in there) != (one in expected.names))
+    if wrong:
+        said = f"{what} are {_list(there)}" if there else f"no node is {what}"
+        return Failure("\n".join((said, *(_fate(name, answers) for name in wrong))), wrong)
+    for name in there if expected.status is not None else ():
+        given = rejections[name]
+        if given.status != expected.status:
+            return Failure(f"{name} is rejected by {given.place} as {given.status}", (name,))
+    return None
+
+
+def _fate(name: str, answers: Answers) -> str:
+    there = answers.rejections.get(name)
+    if there is None:
+        return f"{name} passes"
+    return f'{name} is rejected by {there.place}: "{there.message}"'
+
+
+def _judge_score(expected: Expected, answers: Answers) -> Failure | None:
+    (name,) = expected.names
+    if name in answers.rejections:
+        return Failure(f"no score, as {_fate(name, answers)}", (name,))
+    scores = answers.scores
+    if scores is None:
+        return Failure(f"{name} has no score: every scoring rule abstained")
+    if abs(scores[name] - expected.number) > _TOLERANCE:
+        return Failure(f"the score of {name} is {_number(scores[name])}", (name,))
+    return None
+
+
+def _number(value: float) -> str:
+    return f"{round(value, 6):.6f}".rstrip("0").rstrip(".")
+
+
+def _judge_best(expected: Expected, answers: Answers) -> Failure | None:
+    best = tuple(answers.best)
+    if best == expected.names:
+        return None
+    scores = answers.scores or {}
+    shown = ", ".join(f"{name} {_number(value)}" for name, value in scores.items())
+    what = f"the best are {_list(best)}" if len(best) > 1 else f"the best is {''.join(best)}"
+    lines = [what if best else "no node is feasible", *([f"scores: {shown}"] if shown else [])]
+    stopped = expected.names if best else [*answers.scene.rows][:_MOST_FATES]
+    lines.extend(_fate(name, answers) for name in stopped if name in answers.rejections)
+    return Failure("\n".join(lines), (*best, *expected.names))
+
+
+def _judge_skipped(number: int, answers: Answers) -> Failure | None:
+    if len(answers.scene.plans) != 1:
+        raise CannotJudgeError("`skipped` counts the rules of one policy; this file uses others")
+    there = {number_in_file(rule): rule for rule in answers.rules}
+    if number not in there:
+        names = listed([str(one) for one in there]) or "none"
+        return Failure(f"there is no rule {number}; the rules that can be asked are {names}")
+    applies = answers.applies(there[number])
+    return Failure(f"rule {number} did apply", tuple(answers.scene.rows)) if applies else None

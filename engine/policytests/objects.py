@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from ipaddress import IPv4Address
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from dsl.policytest import Cluster, Thing, pod_names
+from dsl.policytest.reading import Cluster, Thing, pod_names
 from dsl.quantities import parse_quantity, parse_time
 from dsl.schema import FIELDS
 from dsl.types import is_missing
@@ -29,20 +28,20 @@ from engine.pods.podinfo import (
 from engine.pods.workloads import TEMPLATES, pod_of_manifest, top_owner, workload_of
 from engine.policy.objectreads import LEASES
 from engine.text.documents import objects_in
+from engine.text.files import bytes_in
 
 Tree = dict[str, Any]
-ReadText = Callable[[str], str]
-"""Path of a manifest, relative to the test file -> its text; raises `FixtureError`."""
 
-GPU: Final = "nvidia.com/gpu"
+#: Bytes: no object of a cluster is larger, as etcd takes 1.5 MiB.
+_MAX_MANIFEST: Final = 2 << 20
 _RESOURCES: Final = {
-    "cpu": CPU, "memory": MEMORY, "storage": EPHEMERAL_STORAGE, "gpu": GPU, "pods": PODS,
+    "cpu": CPU, "memory": MEMORY, "storage": EPHEMERAL_STORAGE, "gpu": "nvidia.com/gpu",
+    "pods": PODS,
 }  # fmt: skip
-_SLOTS: Final = "110"
-_FINISHED: Final = ("Succeeded", "Failed")
 #: The label that tells the ReplicaSets of a Deployment apart.
 _TEMPLATE_HASH: Final = "pod-template-hash"
-_DELETED: Final = "2025-03-01T10:00:00Z"
+#: Items of these lists are told apart by this field.
+_KEYS: Final = {"taints": "key", "conditions": "type"}
 
 
 def _fields(owner: str) -> dict[str, str]:
@@ -81,16 +80,16 @@ class FixtureError(Exception):
     """A fixture cannot be made into an object; the message says why, in the user's words."""
 
 
-# ---- manifests -------------------------------------------------------------------------------
-
-
-def _manifest(thing: Thing, kinds: Sequence[str], read: ReadText) -> Tree:
+def _manifest(thing: Thing, kinds: Sequence[str], folder: Path) -> Tree:
     """The first object of one of the kinds in the file of `from`; nothing without `from`."""
     path = thing.get("from", "")
     if not path:
         return {}
     try:
-        objects = objects_in(read(path))
+        objects = objects_in(bytes_in(folder / path, _MAX_MANIFEST).decode())
+    except OSError as failed:
+        why = f"cannot be read: {failed.strerror} (paths start at the test file)"
+        raise FixtureError(f"{path} {why}") from failed
     except ValueError as failed:
         raise FixtureError(f"{path} {failed}") from failed
     for one in objects:
@@ -106,7 +105,7 @@ def _items(tree: Tree, name: str) -> list[Tree]:
 
 
 def _merged(*trees: Tree) -> Tree:
-    """One object of several, of which the later ones count.
+    """One object of several, of which the later ones count, also item by item of lists.
 
     What is null is not there, and where parts belong stands nothing else.
     """
@@ -116,14 +115,14 @@ def _merged(*trees: Tree) -> Tree:
             if isinstance(value, Mapping):
                 there = whole.get(name)
                 whole[name] = _merged(there if isinstance(there, dict) else {}, dict(value))
+            elif name in _KEYS:
+                key, newer = _KEYS[name], _items(tree, name)
+                names = [one.get(key) for one in newer]
+                whole[name] = [one for one in _items(whole, name) if one.get(key) not in names]
+                whole[name] += newer
             elif value is not None and not isinstance(whole.get(name), dict):
                 whole[name] = value
     return whole
-
-
-def _others(items: Iterable[Tree], key: str, given: Container[str]) -> list[Tree]:
-    """The items that are not replaced by those that are given."""
-    return [one for one in items if one.get(key) not in given]
 
 
 def _made(kind: type[msgspec.Struct], tree: Tree, thing: Thing) -> Any:  # noqa: ANN401 - a struct of that kind
@@ -147,73 +146,49 @@ def _wired(thing: Thing) -> Tree:
     return tree
 
 
-# ---- nodes -----------------------------------------------------------------------------------
+def _amounts(thing: Thing, keyed: str) -> dict[str, str]:
+    """The amounts of a fixture: those that have names of their own, and those by key."""
+    named = {of: str(thing.plain[name]) for name, of in _RESOURCES.items() if name in thing.plain}
+    return named | thing.maps.get(keyed, {})
 
 
-def node_of(thing: Thing, read: ReadText) -> Node:
-    """The node of a fixture.
+def node_of(thing: Thing, folder: Path) -> Node:
+    """The node of a fixture; paths of manifests start at `folder`.
 
     Raises:
         FixtureError: its manifest cannot be used.
     """
-    given = _merged({"status": {}}, _manifest(thing, ("Node",), read))
-    least = {CPU: "0", MEMORY: "0", PODS: _SLOTS}
+    given = _merged({"status": {}}, _manifest(thing, ("Node",), folder))
+    least, amounts = {CPU: "0", MEMORY: "0", PODS: "110"}, _amounts(thing, "resource")
     there = given["status"].get("allocatable") or given["status"].get("capacity")
-    amounts = _amounts(thing, "resource")
-    labels = {"kubernetes.io/hostname": thing.name}
+    named = {"name": thing.name, "labels": {"kubernetes.io/hostname": thing.name}}
+    maps, ips = thing.maps, thing.get("ips", 0)
+    conditions = dict(maps.get("condition", {}))
+    if "ready" in thing.plain:
+        conditions.setdefault("Ready", str(thing.get("ready", True)))
+    images = [
+        {"names": [name], "sizeBytes": int(parse_quantity(size))}
+        for name, size in maps.get("image_size", {}).items()
+    ]
     tree = _merged(
-        {"metadata": {"uid": f"node-{thing.name}", "labels": labels}, "spec": {}},
+        {"metadata": {"uid": f"node-{thing.name}", **named}, "spec": {}},
         {"status": {"capacity": least, "allocatable": least}},
-        {"status": {"allocatable": there}},
+        {"status": {"allocatable": there, "conditions": [{"type": "Ready", "status": "True"}]}},
         given,
         _wired(thing),
         {"metadata": {"name": thing.name}},
+        {"spec": {"taints": [
+            {"key": key, "value": value, "effect": "NoSchedule"}
+            for key, value in maps.get("taint", {}).items()
+        ]}},
         {"status": {"capacity": amounts, "allocatable": amounts}},
-    )
-    spec, status = tree["spec"], tree["status"]
-    taints = thing.maps.get("taint", {})
-    spec["taints"] = _others(_items(spec, "taints"), "key", taints) + [
-        {"key": key, "value": value, "effect": "NoSchedule"} for key, value in taints.items()
-    ]
-    if "ips" in thing.plain:
-        spec["podCIDRs"] = _ranges(thing.get("ips", 0))
-    status["conditions"] = _conditions(thing, _items(status, "conditions"))
-    sizes = thing.maps.get("image_size", {})
-    status["images"] = _items(status, "images") + [
-        {"names": [name], "sizeBytes": int(parse_quantity(size))} for name, size in sizes.items()
-    ]
+        {"status": {"conditions": [{"type": k, "status": v} for k, v in conditions.items()]}},
+        {"status": {"images": _items(given["status"], "images") + images}},
+        # Ranges that have so many addresses together.
+        {"spec": {"podCIDRs": [f"10.0.0.0/{32 - n}" for n in range(32) if ips >> n & 1] or None}},
+    )  # fmt: skip
     made: Node = _made(Node, tree, thing)
     return made
-
-
-def _ranges(addresses: int) -> list[str]:
-    """Ranges that have so many addresses together, as a node's pod CIDRs."""
-    if not addresses:
-        raise FixtureError("`ips` must be at least 1; to have none free, put pods on all")
-    sizes = [2**bit for bit in range(31, -1, -1) if addresses >> bit & 1]
-    starts = itertools.accumulate(sizes, initial=0)
-    return [
-        f"{IPv4Address(start)}/{32 - size.bit_length() + 1}"
-        for start, size in zip(starts, sizes, strict=False)
-    ]
-
-
-def _amounts(thing: Thing, keyed: str) -> dict[str, str]:
-    """The amounts of a fixture: those that have names of their own, and those by key."""
-    named = {of: str(thing.plain[name]) for name, of in _RESOURCES.items() if name in thing.plain}
-    return named | dict(thing.maps.get(keyed, {}))
-
-
-def _conditions(thing: Thing, there: list[Tree]) -> list[Tree]:
-    given = dict(thing.maps.get("condition", {}))
-    if "ready" in thing.plain or all(one.get("type") != "Ready" for one in there):
-        given.setdefault("Ready", str(thing.get("ready", True)))
-    return _others(there, "type", given) + [
-        {"type": kind, "status": status} for kind, status in given.items()
-    ]
-
-
-# ---- objects of other kinds ------------------------------------------------------------------
 
 
 def object_of(thing: Thing) -> Any:  # noqa: ANN401 - a struct of its kind
@@ -242,20 +217,16 @@ def objects_of(cluster: Cluster, pods: Sequence[PodInfo]) -> Iterator[Any]:
             driver = {"name": "csi", "allocatable": {"count": thing.plain["volumes_limit"]}}
             tree = {"metadata": {"name": thing.name}, "spec": {"drivers": [driver]}}
             yield _made(CSINode, tree, thing)
+    tops = {(*owner, pod.namespace) for pod in pods if (owner := top_owner(pod)) is not None}
     for thing in cluster.of("workload"):
-        yield from _workloads(thing, pods)
-
-
-def _workloads(thing: Thing, pods: Sequence[PodInfo]) -> Iterator[Any]:
-    """A workload is of the kind and in the namespace that its pods say."""
-    owners = {(owner[0], pod.namespace) for pod in pods if (owner := top_owner(pod)) is not None
-              and owner[1] == thing.name}  # fmt: skip
-    for kind, namespace in sorted(owners):
-        meta = {"name": thing.name, "namespace": namespace}
-        struct = WORKLOADS.get(kind) or msgspec.defstruct(
-            scale_kind(kind), (), bases=(Workload,), frozen=True
-        )
-        yield _made(struct, _merged({"metadata": meta}, _wired(thing)), thing)
+        # It is of the kind and in the namespace that its pods say.
+        for kind, name, namespace in sorted(tops):
+            if name == thing.name:
+                struct = WORKLOADS.get(kind) or msgspec.defstruct(
+                    scale_kind(kind), (), bases=(Workload,), frozen=True
+                )
+                meta = {"name": name, "namespace": namespace}
+                yield _made(struct, _merged({"metadata": meta}, _wired(thing)), thing)
 
 
 # ---- pods ------------------------------------------------------------------------------------
@@ -263,45 +234,55 @@ def _workloads(thing: Thing, pods: Sequence[PodInfo]) -> Iterator[Any]:
 
 def is_finished(thing: Thing) -> bool:
     """Whether its pods hold nothing on their node any more."""
-    return thing.kind == "finished" or thing.get("phase", "") in _FINISHED
+    return thing.kind == "finished" or thing.get("phase", "") in ("Succeeded", "Failed")
 
 
-def pods_of(thing: Thing, default: str, read: ReadText) -> list[PodInfo]:
+def pods_of(thing: Thing, default: str, folder: Path) -> list[PodInfo]:
     """The pods of a fixture; `default` is the name of one without a name.
 
     Raises:
         FixtureError: its manifest cannot be used.
     """
-    tree = _manifest(thing, ("Pod", *TEMPLATES), read)
+    tree = _manifest(thing, ("Pod", *TEMPLATES), folder)
     if tree:
         # What the API server fills in.
         filled = {"metadata": {"name": default}, "spec": {"serviceAccountName": "default"}}
         tree = _merged(filled, pod_of_manifest(tree))
-    name = thing.name or str(tree["metadata"]["name"] if tree else default)
-    uid, names = thing.get("uid", ""), pod_names(thing, name)
-    many = len(names) > 1
-    uids = [f"{uid}-{n}" if uid and many else uid for n in range(1, len(names) + 1)]
-    return [_pod(thing, tree, one, id_) for one, id_ in zip(names, uids, strict=True)]
+    names = pod_names(thing, thing.name or str(tree["metadata"]["name"] if tree else default))
+    ends = [""] if len(names) == 1 else [f"-{number}" for number in range(1, len(names) + 1)]
+    return [_pod(thing, tree, one, end) for one, end in zip(names, ends, strict=True)]
 
 
-def _pod(thing: Thing, given: Tree, name: str, uid: str) -> PodInfo:
+def _pod(thing: Thing, given: Tree, name: str, end: str) -> PodInfo:
     phase = {"running": "Running", "finished": "Succeeded"}.get(thing.kind)
     tree = _merged(
         {"metadata": {"namespace": "default", "labels": {}}, "status": {}},
         {"spec": {"schedulerName": "berth"}},
         given,
-        {"status": {"phase": phase}},
+        {"status": {"phase": phase, **_status(thing)}},
         _wired(thing),
-        {"metadata": {"name": name, "uid": uid or None}},
+        {"metadata": {"name": name}},
     )
-    meta, spec, status = tree["metadata"], tree["spec"], tree["status"]
-    if not uid:
-        meta["uid"] = f"{meta['namespace']}/{name}"
+    meta, spec = tree["metadata"], tree["spec"]
+    meta["uid"] = f"{thing.get('uid', '') or meta['namespace'] + '/' + name}"
+    meta["uid"] += end if thing.get("uid", "") else ""
     if thing.get("terminating", False):
-        meta["deletionTimestamp"] = _DELETED
+        meta["deletionTimestamp"] = "2025-03-01T10:00:00Z"
     _own(thing, meta)
-    _fill_spec(thing, spec, from_file=bool(given))
-    _fill_status(thing, status)
+    _fill_containers(thing, spec, from_file=bool(given))
+    if thing.node and thing.get("bound", True):
+        spec["nodeName"] = thing.node
+    if "volumes" in thing.plain:
+        spec["volumes"] = [
+            {"name": f"volume-{at}", "persistentVolumeClaim": {"claimName": f"claim-{at}"}}
+            for at in range(1, thing.get("volumes", 0) + 1)
+        ]
+    spec["tolerations"] = _items(spec, "tolerations") + [
+        {"key": key, "operator": "Equal", "value": value}
+        for key, value in thing.maps.get("toleration", {}).items()
+    ]
+    if thing.get("tolerates_all", False):
+        spec["tolerations"].append({"operator": "Exists"})
     try:
         pod = make_pod_info(_made(FinishedPod if is_finished(thing) else Pod, tree, thing))
     except UnreadablePod as failed:
@@ -314,20 +295,28 @@ def _pod(thing: Thing, given: Tree, name: str, uid: str) -> PodInfo:
 def _own(thing: Thing, meta: Tree) -> None:
     """Gives a pod the owner of its kind and name, or one that makes it of its workload."""
     kind, owner, workload = (thing.get(of, "") for of in ("owner_kind", "owner_name", "workload"))
-    if not (kind or owner or workload):
-        return
-    name = owner or workload
-    if workload and owner != workload and (kind == "ReplicaSet" or not (kind or owner)):
+    labels = meta["labels"]
+    if workload and not (kind or owner):
         # A Deployment's pods are those of a ReplicaSet, which it names so.
-        kind, name = "ReplicaSet", owner or f"{workload}-{meta['labels'].get(_TEMPLATE_HASH, '0')}"
-        start, _, made = name.rpartition("-")
-        if start == workload:
-            meta["labels"].setdefault(_TEMPLATE_HASH, made)
-    meta["ownerReferences"] = [{"kind": kind, "name": name, "controller": True}]
+        kind, owner = "ReplicaSet", f"{workload}-{labels.get(_TEMPLATE_HASH, '0')}"
+    start, _, made = owner.rpartition("-")
+    if kind == "ReplicaSet" and start and start == workload:
+        labels.setdefault(_TEMPLATE_HASH, made)
+    if kind or owner or workload:
+        owned = {"kind": kind, "name": owner or workload, "controller": True}
+        meta["ownerReferences"] = [owned]
 
 
-def _fill_spec(thing: Thing, spec: Tree, *, from_file: bool) -> None:
-    spec["containers"] = containers = _with_images(thing, _items(spec, "containers"))
+def _fill_containers(thing: Thing, spec: Tree, *, from_file: bool) -> None:
+    containers = _items(spec, "containers")
+    listed = thing.plain.get("images")
+    images = list(listed) if isinstance(listed, tuple) else []
+    images[:1] = [thing.get("image", "")] if thing.get("image", "") else images[:1]
+    names = ["main", *(f"main-{number}" for number in range(2, len(images) + 1))]
+    containers += [{"name": name} for name in names[len(containers) :]]
+    for one, image in zip(containers, images, strict=False):
+        one["image"] = image
+    spec["containers"] = containers
     spec["initContainers"] = inits = _items(spec, "initContainers")
     asked = _amounts(thing, "request")
     for one in (*containers, *inits):
@@ -341,46 +330,20 @@ def _fill_spec(thing: Thing, spec: Tree, *, from_file: bool) -> None:
         one["resources"] = resources
     more = {"requests": asked, "limits": thing.maps.get("limit", {})}
     containers[0]["resources"] = _merged(containers[0]["resources"], more)
-    if thing.node and thing.get("bound", True):
-        spec["nodeName"] = thing.node
-    if "volumes" in thing.plain:
-        spec["volumes"] = [
-            {"name": f"volume-{at}", "persistentVolumeClaim": {"claimName": f"claim-{at}"}}
-            for at in range(1, thing.get("volumes", 0) + 1)
-        ]
-    equal = [
-        {"key": key, "operator": "Equal", "value": value}
-        for key, value in thing.maps.get("toleration", {}).items()
-    ]
-    everything = [{"operator": "Exists"}] if thing.get("tolerates_all", False) else []
-    spec["tolerations"] = [*_items(spec, "tolerations"), *equal, *everything]
 
 
-def _with_images(thing: Thing, containers: list[Tree]) -> list[Tree]:
-    listed = thing.plain.get("images")
-    images = list(listed) if isinstance(listed, tuple) else []
-    if thing.get("image", ""):
-        images = [thing.get("image", ""), *images[1:]]
-    for place, image in enumerate(images):
-        if place == len(containers):
-            containers.append({"name": "main" if not place else f"main-{place + 1}"})
-        containers[place]["image"] = image
-    return containers or [{"name": "main"}]
-
-
-def _fill_status(thing: Thing, status: Tree) -> None:
-    statuses = _items(status, "containerStatuses")
+def _status(thing: Thing) -> Tree:
+    """What a fixture says of a pod's status, where fields of it are parts of lists."""
+    said: Tree = {}
     if "restarts" in thing.plain:
-        statuses = [{"name": "main", "restartCount": thing.plain["restarts"]}]
-    if thing.get("finished_at", ""):
-        ended = {"state": {"terminated": {"finishedAt": thing.get("finished_at", "")}}}
-        statuses = [one | ended for one in statuses or [{"name": "main"}]]
-    status["containerStatuses"] = statuses
+        said["restartCount"] = thing.plain["restarts"]
+    if ended := thing.get("finished_at", ""):
+        said["state"] = {"terminated": {"finishedAt": ended}}
+    conditions: list[Tree] = []
     if thing.kind in ("running", "finished"):
-        ready = thing.get("ready", thing.kind == "running")
-        given = {"Ready": {"status": str(ready)}}
-        if "scheduled_at" in thing.plain:
-            at = thing.get("scheduled_at", "")
-            given["PodScheduled"] = {"status": "True", "lastTransitionTime": at}
-        kept = _others(_items(status, "conditions"), "type", given)
-        status["conditions"] = kept + [{"type": kind, **one} for kind, one in given.items()]
+        ready = str(thing.get("ready", thing.kind == "running"))
+        conditions.append({"type": "Ready", "status": ready})
+        if at := thing.get("scheduled_at", ""):
+            conditions.append({"type": "PodScheduled", "status": "True", "lastTransitionTime": at})
+    statuses = [{"name": "main", **said}] if said else None
+    return {"containerStatuses": statuses, "conditions": conditions}

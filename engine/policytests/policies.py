@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final
@@ -11,10 +11,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from dsl.compiler import Compiler, CompileResult
-from dsl.diagnostics import Diagnostic, Fix
+from dsl.diagnostics import Diagnostic
 from dsl.nearest import closest
 from dsl.plan import Plan
-from dsl.policytest import NOT_FOUND, Case, Suite, Use
+from dsl.policytest.reading import Case, Suite, Use
 from engine.framework.defaults import DEFAULT_WEIGHTS
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
@@ -27,17 +27,14 @@ from engine.policy.folder import ENDING, PolicyText, in_folder
 from engine.policy.plugin import Worlds
 
 _PARAM: Final = re.compile(rb"^param[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
-_SHOWN: Final = 8
+_USED: Final = re.compile(rb"^use[ \t]+([A-Za-z][\w-]*)", re.MULTILINE)
 #: What a file is called, which is not part of a policy's name.
 _ENDING: Final = re.compile(r"\.(?:policy|policytest|ya?ml)\Z")
-
 #: `use defaults`: the plugins of the default profile; without an order of the queue, which there is
 #: always one of.
 DEFAULTS: Final = "defaults"
 _DEFAULTS: Final = tuple(name for name in DEFAULT_WEIGHTS if name != "PrioritySort")
-_USED: Final = re.compile(rb"^use[ \t]+([A-Za-z][\w-]*)", re.MULTILINE)
 
-Params = Mapping[str, str | tuple[str, ...]]
 Found = list[tuple[Use, PolicyText | str]]
 """What each `use` of a file names: a policy's text, or the name of an in-tree plugin."""
 
@@ -79,115 +76,102 @@ class Library:
     """Finds policies and compiles them; what was compiled once is kept."""
 
     def __init__(self, bundled: Path | None, compiler: Compiler | None = None) -> None:
-        self._bundled = bundled
+        self._bundled = [] if bundled is None else in_folder(bundled)
         self._compiler = compiler or new_compiler()
         self._folders: dict[Path, list[PolicyText]] = {}
         self._compiled: dict[tuple[str, bytes, str], CompileResult] = {}
 
-    def find(self, suite: Suite, folder: Path) -> Found | Diagnostic:
+    def find(self, suite: Suite, folder: Path) -> Found | tuple[Diagnostic]:
         """What each `use` of a file names."""
         found: Found = []
         named = {_in_tree(use.name) for use in suite.uses}
+        here = self._folders[folder] = self._folders.get(folder) or in_folder(folder)
         for use in suite.uses:
-            there = self._find(use.name, folder)
-            if there is None and use.name == DEFAULTS:
-                if use.weight is not None:
-                    message = f"`{DEFAULTS}` takes no weight, as its plugins have several"
-                    return Diagnostic("P702", message, suite.source, use.span)
-                found.extend((use, one) for one in _DEFAULTS if one not in named)
-            elif there is None:
-                return self._missing(suite, use, folder)
-            else:
+            text = _called(use.name, here) or _called(use.name, self._bundled)
+            there = text or _in_tree(use.name)
+            if there is not None:
                 found.append((use, there))
+            elif use.name == DEFAULTS:
+                found.extend((use, one) for one in _DEFAULTS if one not in named)
+            else:
+                known = [*(one.name for one in (*here, *self._bundled)), DEFAULTS, *PLUGINS]
+                stem = _ENDING.sub("", PurePath(use.name).name)
+                near = stem if stem in known else closest(use.name, known)
+                write = f"write it to  {folder / use.name}{ENDING}"
+                helps = (f"did you mean `{near}`?" if near else write,)
+                message = f"there is no policy `{use.name}`"
+                return (Diagnostic("P704", message, suite.source, use.span, helps=helps),)
         return found
 
-    def _find(self, name: str, folder: Path) -> PolicyText | str | None:
-        for policies in (self._policies(folder), self._policies(self._bundled)):
-            named = [one for one in policies if one.name == name]
-            called = [one for one in policies if one.path.name == f"{name}{ENDING}"]
-            if named or called:
-                return [*named, *called][0]
-        return _in_tree(name)
-
-    def _policies(self, folder: Path | None) -> list[PolicyText]:
-        if folder is None:
-            return []
-        if folder not in self._folders:
-            self._folders[folder] = in_folder(folder)
-        return self._folders[folder]
-
-    def _missing(self, suite: Suite, use: Use, folder: Path) -> Diagnostic:
-        here = [one.name for one in self._policies(folder)]
-        bundled = [one.name for one in self._policies(self._bundled)]
-        known = [*here, *bundled, DEFAULTS, *sorted(PLUGINS)]
-        stem = _ENDING.sub("", PurePath(use.name).name)
-        near = stem if stem in known else closest(use.name, known)
-        if near:
-            help_ = f"did you mean `{near}`?"
-        elif here:
-            more = " ..." if len(here) > _SHOWN else ""
-            help_ = f"beside this file there are {', '.join(here[:_SHOWN])}{more}"
-        else:
-            help_ = f"write the policy to  {folder / use.name}{ENDING}"
-        fix = Fix(use.span, near) if near else None
-        message = f"there is no policy `{use.name}`"
-        return Diagnostic(NOT_FOUND, message, suite.source, use.span, helps=(help_,), fix=fix)
-
-    def arrange(self, found: Found, case: Case) -> Used | tuple[Diagnostic, ...]:
+    def arrange(self, suite: Suite, found: Found, case: Case) -> Used | tuple[Diagnostic, ...]:
         """What takes part in one test, or why its policies do not compile."""
         plugins: dict[str, float] = {}
         plans: list[Plan] = []
-        refused: list[Diagnostic] = []
+        if refused := list(_unknown(suite, case, found)):
+            return tuple(refused)
         for use, there in found:
             if isinstance(there, str):
                 plugins[there] = DEFAULT_WEIGHTS[there] if use.weight is None else use.weight
                 continue
-            own = {
-                name: value for name, (value, _) in case.params.items() if name in _params(there)
-            }
-            result = self._compile(there, {**use.params, **own})
-            if not result.ok:
-                refused.extend(one for one in result.diagnostics if one.is_error)
+            own = {name: one for name, one in case.params.items() if name in _params(there)}
+            given = {name: value for name, (value, _) in {**use.params, **own}.items()}
+            result = self._compile(there, given)
+            wrong = [one for one in result.diagnostics if one.is_error]
+            refused.extend(_where_given(one, suite, case) for one in wrong)
             plans.extend(_named(use, there, plan) for plan in result.plans)
-        for _, there in found:
-            for name in _USED.findall(there.text) if isinstance(there, PolicyText) else ():
-                plugin = _in_tree(name.decode())
-                if plugin is not None:
-                    plugins.setdefault(plugin, DEFAULT_WEIGHTS[plugin])
+        texts = [there.text for _, there in found if isinstance(there, PolicyText)]
+        for name in _USED.findall(b"\n".join(texts)):
+            plugin = _in_tree(name.decode())
+            if plugin is not None:
+                plugins.setdefault(plugin, DEFAULT_WEIGHTS[plugin])
         return tuple(refused) or Used(plugins, tuple(plans))
 
-    def _compile(self, there: PolicyText, params: Params) -> CompileResult:
-        key = str(there.path), there.text, repr(sorted(params.items()))
+    def _compile(
+        self, there: PolicyText, given: Mapping[str, str | tuple[str, ...]]
+    ) -> CompileResult:
+        key = str(there.path), there.text, repr(sorted(given.items()))
         if key not in self._compiled:
-            given = {there.name: dict(params)} if params else None
-            files = {str(there.path): there.text}
-            beside = (*self._policies(self._bundled), *self._policies(there.path.parent))
+            beside = (*self._bundled, *self._folders.get(there.path.parent, ()))
             others = {one.name: one.text.decode("utf-8", "replace") for one in beside}
             others.pop(there.name, None)
-            self._compiled[key] = self._compiler.compile(files, params=given, bundled=others)
+            files, params = {str(there.path): there.text}, {there.name: given} if given else None
+            self._compiled[key] = self._compiler.compile(files, params=params, bundled=others)
         return self._compiled[key]
 
 
-def unknown_parameter(suite: Suite, case: Case, found: Found) -> Diagnostic | None:
-    """A parameter of the file or the test that no policy declares, at the place that gives it."""
-    each = [
-        (f"`{use.name}` has no parameter", name, span, _params(there))
-        for use, there in found
-        for name, span in use.places.items()
-        if not case.wants_error  # just that may be what it expects
-    ]
-    known = frozenset[str]().union(*(_params(there) for _, there in found))
-    nobody = "no policy used here has a parameter"
-    each += [(nobody, name, span, known) for name, (_, span) in case.params.items()]
-    for message, name, span, there in each:
-        if name not in there:
-            near = closest(name, sorted(there))
-            help_ = f"it has {', '.join(sorted(there)) or 'none'}"
-            help_ = f"did you mean `{near}`?" if near else help_
-            fix = Fix(span, near) if near else None
-            text = f"{message} `{name}`"
-            return Diagnostic("P105", text, suite.source, span, helps=(help_,), fix=fix)
-    return None
+def _called(name: str, policies: list[PolicyText]) -> PolicyText | None:
+    """The policy of that name, else the one in a file of that name."""
+    named = [one for one in policies if one.name == name]
+    named += [one for one in policies if one.path.name == f"{name}{ENDING}"]
+    return named[0] if named else None
+
+
+def meant(name: str, known: Iterable[str], words: str) -> str:
+    """Which of the known names may be meant, else all of them after some words."""
+    near = closest(name, names := sorted(known))
+    return f"did you mean `{near}`?" if near else f"{words} {', '.join(names) or 'none'}"
+
+
+def _unknown(suite: Suite, case: Case, found: Found) -> Iterator[Diagnostic]:
+    """Parameters of the file or the test that no policy declares, where they are given."""
+    asked = [(case.params, frozenset[str]().union(*(_params(there) for _, there in found)))]
+    asked += [(use.params, _params(there)) for use, there in found]
+    for params, known in asked:
+        for name in params.keys() - known:
+            helps, text = (meant(name, known, "there is"),), f"there is no parameter `{name}`"
+            yield Diagnostic("P105", text, suite.source, params[name][1], helps=helps)
+
+
+def _where_given(finding: Diagnostic, suite: Suite, case: Case) -> Diagnostic:
+    """A finding about the value of a parameter, at the place that gives it."""
+    line = finding.source.line(finding.source.position(finding.span.start)[0])
+    given = dict(one for use in suite.uses for one in use.params.items()) | {**case.params}
+    declared = _PARAM.match(line.encode())
+    name = declared[1].decode() if declared is not None else ""
+    if finding.code != "P111" or name not in given:
+        return finding
+    helps = (*finding.helps, f"the policy has  {line.strip()}")
+    return replace(finding, source=suite.source, span=given[name][1], helps=helps)
 
 
 def _params(there: PolicyText | str) -> frozenset[str]:

@@ -1,8 +1,7 @@
 """What each rule did in a test: what coverage counts, and what a failed test shows of it.
 
 A verdict is that of the plan, as a scheduling cycle has it; the values of its parts are looked up
-one by one. Of a rule that says yes or no both must be seen, of one with a left side that it
-abstains, of any other that it is applied.
+one by one.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
-from dsl import ir, reasons, reference
+from dsl import ir, reference
 from dsl.analysis import facts
 from dsl.plan import (
     ActionRule,
@@ -30,11 +29,9 @@ from dsl.plan import (
     SortRule,
     TierRule,
 )
-from dsl.policytest import Expected
+from dsl.policytest.reading import Expected
 from dsl.reference import View
-from dsl.schema import FIELDS
 from dsl.types import NUMBER, show
-from dsl.world import Parts
 from engine.explain.parts import asked, table
 from engine.explain.scores import policies_of
 from engine.pods.podinfo import PodInfo
@@ -45,8 +42,8 @@ from engine.policytests.policies import CannotJudgeError
 
 #: In the order in which they are shown.
 OUTCOMES: Final = ("rejected", "passed", "abstained", "scored", "applied")
-_MOST_NODES: Final = 3
-_MOST_PODS: Final = 6
+#: Of so many nodes and pods a failed test shows the values.
+_MOST: Final = 6
 #: Of which points the rules are shown that an expectation is about.
 _FILTERS: Final = ("filters", "prefilters", "quotas", "gangs")
 _POINTS: Final = {
@@ -64,85 +61,58 @@ _POINTS: Final = {
 
 @dataclass(slots=True)
 class RuleCoverage:
-    """In how many tests a rule had each outcome, and which it can have."""
+    """In how many tests a rule had each outcome."""
 
     place: str
     text: str
-    possible: frozenset[str]
     outcomes: Counter[str] = field(default_factory=Counter)
 
-    @classmethod
-    def of(cls, rule: RuleBase) -> RuleCoverage:
-        """A rule that no test has shown yet."""
-        return cls(place_of(rule), rule.text, _possible(rule))
 
-    @property
-    def missing(self) -> list[str]:
-        """The outcomes that no test has shown."""
-        return [one for one in OUTCOMES if one in self.possible and not self.outcomes[one]]
+# ---- where a rule is asked
 
 
-def _possible(rule: RuleBase) -> frozenset[str]:
-    match rule:
-        case FilterRule() | ConditionRule() | QuotaRule() | GangRule():
-            found = {"rejected", "passed"}
-        case PermitRule():
-            only = {"allow": {"passed"}, "reject": {"rejected"}}
-            found = only.get(rule.core.decision, {"rejected", "passed"})
-        case ScoreRule():
-            found = {"scored"}
-        case _:
-            found = {"applied"}
-    return frozenset(found | {"abstained"} if _can_abstain(rule) else found)
+class Look(NamedTuple):
+    """A place where a rule is asked: of which node or given pod, what it did there, and its view.
+
+    `of` is empty where the rule is asked once; `outcome` where it was not asked at all.
+    """
+
+    of: str
+    said: str
+    outcome: str
+    view: View
 
 
-def _can_abstain(rule: RuleBase) -> bool:
-    core = getattr(rule, "core", None)
-    if getattr(core, "guard", None) is not None:
-        return True
-    if isinstance(core, ir.PermitCore | ir.ActionCore):
-        return core.left is not None
-    if isinstance(core, ir.GangCore | ir.QuotaCore):
-        elastic = isinstance(core, ir.QuotaCore) and core.elastic
-        return elastic or not isinstance(core.by, ir.Read) or FIELDS[core.by.field].optional
-    return False
-
-
-# ---- what coverage counts
-
-
-def outcomes(rule: RuleBase, answers: Answers) -> set[str]:
-    """What the rule did in this test with the pod, or with each node or pod; empty: nothing."""
+def looks(rule: RuleBase, answers: Answers) -> list[Look]:
+    """All places where the rule was asked in this test."""
+    scene, key = answers.scene, answers.scene.pod.key
     pods = _before_nodes(rule, answers)
     if isinstance(rule, SortRule):
-        return {"applied"} if len(pods) > 1 else set()
+        outcome = "applied" if len(pods) > 1 else ""
+        return [Look(scene.called[one.uid], one.key, outcome, scene.view(pod=one)) for one in pods]
     if isinstance(rule, ConditionRule) and pods:
-        return {_of_pod(rule, answers.view(pod)) for pod in pods}
+        views = [(one, scene.view(pod=one)) for one in pods]
+        return [Look(scene.called[one.uid], one.key, _held(rule, it), it) for one, it in views]
     if isinstance(rule, ConditionRule | PermitRule | ActionRule):
-        return _at_chosen(rule, answers)
-    own = rule.prepare(answers.subject, answers.world)
-    return {"abstained"} if own is None else _of_nodes(rule, own, answers)
-
-
-def _of_nodes(rule: RuleBase, own: Parts, answers: Answers) -> set[str]:
-    rows = np.array(list(answers.scene.rows.values()), np.intp)
+        return [_at_chosen(rule, answers)]
+    view = scene.view()
+    own = rule.prepare(view.subject, view.world)
+    if own is None:
+        return [Look("", f"does not apply to {key}", "abstained", view)]
     match rule:
         case FilterRule():
-            return {_verdict(one) for one in rule.verdict(own, answers.world, rows).tolist()}
-        case TierRule() | ScoreRule() if not len(rows):
-            return set()
-        case ScoreRule():
-            return {"scored" if _points(rule, answers) else "abstained"}
+            rows = np.array(list(scene.rows.values()), np.intp)
+            passed = rule.verdict(own, view.world, rows).tolist()
+            each = zip(scene.rows.items(), passed, strict=True)
+            return [Look(name, name, _verdict(ok), scene.view(row)) for (name, row), ok in each]
+        case TierRule() | ScoreRule():
+            return _ranked(rule, answers)
         case PreemptRule():
-            plans, fits = answers.scene.plans, len(answers.rejections) < len(rows)
-            is_asked = any(one.preemption(answers.subject, answers.world) is rule for one in plans)
-            return {"applied"} if is_asked and not fits else set()
-        case GangRule():
-            return {_of_gang(rule, answers)}
-        case QuotaRule():
-            return {_of_quota(rule, answers)}
+            return _victims(rule, answers)
+        case GangRule() | QuotaRule():
+            return [_of_many(rule, answers, view)]
         case _:
-            return {"applied"}
+            return [Look("", key, "applied", view)]
 
 
 def _verdict(passes: bool) -> str:  # noqa: FBT001 - the fact itself
@@ -157,74 +127,95 @@ def _before_nodes(rule: RuleBase, answers: Answers) -> Sequence[PodInfo]:
     return [scene.pod] if any(rule in plan.prefilters for plan in scene.plans) else []
 
 
-def _of_pod(rule: ConditionRule, view: View) -> str:
+def _held(rule: ConditionRule, view: View) -> str:
     if rule.prepare(view.subject, view.world) is None:
         return "abstained"
-    return _verdict(rule.holds(view.subject, view.world, -1))
+    return _verdict(rule.holds(view.subject, view.world, view.row))
 
 
-def _points(rule: ScoreRule, answers: Answers) -> dict[str, float]:
-    """What the rule gives the nodes that pass; empty: it abstains."""
-    place = place_of(rule)
-    return {
+def _ranked(rule: RuleBase, answers: Answers) -> list[Look]:
+    """What a rule of the order of nodes made of each; a score that gives none anything abstains."""
+    scene, place = answers.scene, place_of(rule)
+    candidates = tuple(answers.candidates.tolist())
+    points = {
         one.node: line.score
         for one in answers.ranking.nodes
         for given in one.given
         for line in given.lines
         if line.place == place
     }
+    outcome = "applied"
+    if isinstance(rule, ScoreRule):
+        outcome = "scored" if points else "abstained"
+    out = []
+    for name, row in scene.rows.items():
+        gets = show(points[name], NUMBER) if name in points else "nothing"
+        said = f"{name} gets {gets}" if isinstance(rule, ScoreRule) else name
+        out.append(Look(name, said, outcome, replace(scene.view(row), candidates=candidates)))
+    return out
 
 
-def _at_chosen(rule: ConditionRule | PermitRule | ActionRule, answers: Answers) -> set[str]:
+def _at_chosen(rule: ConditionRule | PermitRule | ActionRule, answers: Answers) -> Look:
     """A rule about the chosen node; without one the pod alone may decide, for `skipped`."""
     try:
-        results = results_of(answers.decision())
-        with answers.placed() as (world, subject, row):
-            if isinstance(rule, PermitRule):
-                applies = rule.applies(subject, world, row)
-                waits = rule.core.decision == "wait" and not rule.until(subject, world, row)
-                outcome = _verdict(not (waits or rule.core.decision == "reject"))
-            elif isinstance(rule, ActionRule):
-                applies = bool(rule.effects(subject, world, row, results))
-                outcome = "applied"
-            else:
-                applies = rule.prepare(subject, world) is not None
-                outcome = _verdict(rule.holds(subject, world, row))
-            return {outcome if applies else "abstained"}
-    except CannotJudgeError:
-        applies = rule.prepare(answers.subject, answers.world) is not None
-        return set() if applies else {"abstained"}
+        decision, placed, key = answers.decision, answers.placed, answers.scene.pod.key
+    except CannotJudgeError as none:
+        view = answers.scene.view()
+        applies = rule.prepare(view.subject, view.world) is not None
+        said = f"{answers.scene.pod.key}: {none}"
+        return Look("", said, "" if applies else "abstained", view)
+    view = replace(placed.view(decision.row), results=results_of(decision))
+    at = view.subject, view.world, view.row
+    if isinstance(rule, PermitRule):
+        waits = rule.core.decision == "wait" and not rule.until(*at)
+        outcome = _verdict(not (waits or rule.core.decision == "reject"))
+        outcome = outcome if rule.applies(*at) else "abstained"
+    elif isinstance(rule, ActionRule):
+        outcome = "applied" if rule.effects(*at, view.results) else "abstained"
+    else:
+        outcome = _held(rule, view)
+    return Look("", f"{key} on {decision.node}", outcome, view)
 
 
-def _of_gang(rule: GangRule, answers: Answers) -> str:
-    found = answers.gang
-    if found is None or found.gang.place != place_of(rule):
-        return "abstained"
-    said = answers.rejections.values()
-    stopped = len(said) == len(answers.scene.rows)
-    if stopped and found.gang.place in {one.place for one in said}:
-        return "rejected"
-    return _verdict(not answers.scene.chosen or answers.permission[0] != "reject")
+def _victims(rule: PreemptRule, answers: Answers) -> list[Look]:
+    """The pod for which others would go, and some of those others."""
+    scene, view = answers.scene, answers.scene.view()
+    is_asked = any(one.preemption(view.subject, view.world) is rule for one in scene.plans)
+    outcome = "applied" if is_asked and len(answers.rejections) == len(scene.rows) > 0 else ""
+    out, there, where = (
+        [Look("", scene.pod.key, outcome, view)],
+        scene.snapshot.pods,
+        rule.core.where,
+    )
+    for place in [at for at, row in enumerate(there.node.tolist()) if row >= 0][:_MOST]:
+        row = int(there.node[place])
+        view = replace(scene.view(row), pod=place)
+        word = "may go" if where is None or reference.evaluate(where, view) else "stays"
+        said = f"{there.pod(place).name} on {scene.snapshot.nodes.name(row)} {word}"
+        out.append(Look("", said, outcome, view))
+    return out
 
 
-def _of_quota(rule: QuotaRule, answers: Answers) -> str:
-    policies = [one for one in policies_of(answers.scene.framework) if isinstance(one, QuotaPlugin)]
-    quota = next(one for policy in policies for one in policy.quotas if one.rule is rule)
-    use = quota.use(answers.scene.pod, answers.scene.snapshot)
-    return "abstained" if use.key is None else _verdict(quota.says(use) is None)
+def _of_many(rule: GangRule | QuotaRule, answers: Answers, view: View) -> Look:
+    """What a gang or a quota says of the pod: it stops it everywhere, or not."""
+    scene, said = answers.scene, None
+    if isinstance(rule, GangRule):
+        said, applies = answers.gang, rule.key(view.subject, view.world) is not None
+    else:
+        policies = [one for one in policies_of(scene.framework) if isinstance(one, QuotaPlugin)]
+        quota = next(one for policy in policies for one in policy.quotas if one.rule is rule)
+        applies = quota.use(scene.pod, scene.snapshot).key is not None
+    stopped = place_of(rule) in {one.place for one in answers.rejections.values()}
+    outcome = _verdict(not stopped) if applies else "abstained"
+    return Look("", str(said or scene.pod.key), outcome, view)
 
 
 # ---- what a failed test shows
 
 
-def values_of_rules(answers: Answers, nodes: tuple[str, ...], expected: Expected) -> str:
-    """What the rules made of these nodes, each part with its value; empty if there is no rule.
-
-    Those rules are shown that the expectation is about.
-    """
-    lines: list[str] = []
-    held = expected.name in ("gated", "ungated")
-    of = expected.names if held else nodes[:_MOST_NODES]
+def values_of_rules(answers: Answers, nodes: tuple[str, ...], expected: Expected) -> Iterator[str]:
+    """What the rules that an expectation is about made of these nodes, each part with its value."""
+    of = ("", *(expected.names if expected.name in ("gated", "ungated") else nodes))
     for plan in answers.scene.plans:
         rules: Iterable[RuleBase]
         if expected.name == "skipped":
@@ -233,66 +224,13 @@ def values_of_rules(answers: Answers, nodes: tuple[str, ...], expected: Expected
             rules = [one for part in _POINTS.get(expected.name, _FILTERS)
                      for one in getattr(plan, part)]  # fmt: skip
         for rule in rules:
-            lines.append(f"{place_of(rule)}: {rule.text}")
-            for said, view in _views(rule, answers, of):
-                lines.append(f"  {said}")
-                lines.extend(_parts(rule, view))
-            if isinstance(rule, GangRule) and answers.gang is not None:
-                lines.append(f"  {answers.gang}")
-        if plan.preempts and expected.name in ("victims", "nominated"):
-            lines.append(f"  {answers.preemption.message}".rstrip())
-    return "\n".join(lines)
-
-
-def _views(rule: RuleBase, answers: Answers, of: Sequence[str]) -> Iterator[tuple[str, View]]:
-    """Where a rule is looked at, and what that is called; of nodes and held pods those of `of`."""
-    scene, key = answers.scene, answers.scene.pod.key
-    pods = _before_nodes(rule, answers)
-    if pods:
-        for pod in ([one for one in pods if scene.called[one.uid] in of] or pods)[:_MOST_PODS]:
-            yield pod.key, answers.view(pod)
-    elif isinstance(rule, ConditionRule | PermitRule | ActionRule):
-        try:
-            results = results_of(answers.decision())
-            with answers.placed() as (world, subject, row):
-                yield f"{key} on {answers.chosen()}", View(world, subject, row, results=results)
-        except CannotJudgeError as none:
-            yield f"{key}: {none}", answers.view()
-    elif rule.prepare(answers.subject, answers.world) is None:
-        yield f"does not apply to {key}", answers.view()
-    elif isinstance(rule, PreemptRule):
-        there = scene.snapshot.pods
-        for place in [at for at, row in enumerate(there.node.tolist()) if row >= 0][:_MOST_PODS]:
-            row = int(there.node[place])
-            view = View(answers.world, answers.subject, row, pod=place)
-            where = rule.core.where
-            word = "may go" if where is None or reference.evaluate(where, view) else "stays"
-            yield f"{there.pod(place).name} on {scene.snapshot.nodes.name(row)} {word}", view
-    elif isinstance(rule, GangRule | QuotaRule):
-        yield key, answers.view()
-    else:
-        yield from _at_nodes(rule, answers, of)
-
-
-def _at_nodes(rule: RuleBase, answers: Answers, of: Sequence[str]) -> Iterator[tuple[str, View]]:
-    points = _points(rule, answers) if isinstance(rule, ScoreRule) else None
-    candidates = None if isinstance(rule, FilterRule) else tuple(answers.candidates.tolist())
-    for name, row in answers.scene.rows.items():
-        if name in of:
-            said = name
-            if points is not None:
-                gets = show(points[name], NUMBER) if name in points else "nothing"
-                said = f"{name} gets {gets}"
-            yield said, View(answers.world, answers.subject, row, candidates)
-
-
-def _parts(rule: RuleBase, view: View) -> Iterator[str]:
-    core = getattr(rule, "core", None)
-    for one in core.longer if isinstance(core, ir.FilterCore) else ():
-        if view.row >= 0 and reference.evaluate(one, view):
-            of_list = reasons.beyond(one, rule.source.text, reference.asked(view))
-            yield f"    {of_list}: the rule rejects"
-    if isinstance(core, ir.PreemptCore):
-        core = msgspec.structs.replace(core, pick=())  # no pod's: it is of all victims of a node
-    roots = [] if core is None else facts.roots(core)
-    yield from table([asked(one) for one in roots], rule, view)
+            yield f"{place_of(rule)}: {rule.text}"
+            each = looks(rule, answers)
+            for look in ([one for one in each if one.of in of] or each)[:_MOST]:
+                yield f"  {look.said}"
+                core = getattr(rule, "core", None)
+                if isinstance(core, ir.PreemptCore):
+                    # What is picked by is no pod's: it is of all victims of a node.
+                    core = replace(core, pick=())
+                roots = [] if core is None else facts.roots(core)
+                yield from table([asked(one) for one in roots], rule, look.view)

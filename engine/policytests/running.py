@@ -1,47 +1,41 @@
-"""Test files run: what was found of each test, and which rules were seen at work."""
+"""Test files run: what was found of each test and which rules were seen, as text, JSON and XML."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Final
+from xml.etree import ElementTree as ET
 
 from dsl.codes import become
 from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, render
 from dsl.parser import Parser
 from dsl.plan import SortRule
-from dsl.policytest import NOT_FOUND, Case, Expected, Suite, read_suite
-from dsl.source import MAX_BYTES, Span
+from dsl.policytest.reading import Case, Expected, Suite, read_suite
+from dsl.source import Span
 from engine.framework.runtime import PluginError
 from engine.policy.folder import ENDING, TESTS
-from engine.policy.podreads import UnreadFieldError
-from engine.policytests.answers import Answers
-from engine.policytests.judging import judge
+from engine.policy.plugin import place_of
+from engine.policytests.answers import Answers, judge
 from engine.policytests.objects import FixtureError
-from engine.policytests.policies import CannotJudgeError, Found, Library, Used, unknown_parameter
-from engine.policytests.rules import RuleCoverage, outcomes, values_of_rules
-from engine.policytests.samples import unread_metrics
+from engine.policytests.policies import CannotJudgeError, Found, Library, Used
+from engine.policytests.rules import OUTCOMES, RuleCoverage, looks, values_of_rules
 from engine.policytests.scene import Scene
-from engine.policytests.unread import unread_attributes
+from engine.text.files import bytes_in
 
 PASSED: Final = "passed"
 FAILED: Final = "failed"
 ERROR: Final = "error"
-#: No object of a cluster is larger: etcd takes 1.5 MiB.
-_MAX_MANIFEST: Final = 2 << 20
-
-#: What is so wherever no rule says otherwise, and the rules that could.
-_NEEDED: Final = {
-    ("victims",): ("preempts", "quotas"),
-    ("nominated",): ("preempts", "quotas"),
-    ("permit", "allow"): ("permits", "reserves", "gangs"),
-}
-
-_DECLARED: Final = re.compile(r"param[ \t]+([A-Za-z_]\w*)")
+_COUNTED: Final = ((PASSED, "passed"), (FAILED, "failed"), (ERROR, "could not be run"))
+_TAGS: Final = {FAILED: "failure", ERROR: "error"}
+_MOST_TEXT: Final = 60
+_NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +59,13 @@ class Report:
     untouched: int = 0
     results: list[Result] = field(default_factory=list)
     coverage: dict[str, RuleCoverage] = field(default_factory=dict)
-    warnings: list[Diagnostic] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
         """0: all passed; 1: there are failures; 2: something could not be used."""
-        outcomes = {one.outcome for one in self.results}
-        if ERROR in outcomes or not self.results:
+        if self.count(ERROR) or not self.results:
             return 2
-        return 1 if FAILED in outcomes else 0
+        return 1 if self.count(FAILED) else 0
 
     def count(self, outcome: str) -> int:
         """How many tests came out so."""
@@ -114,19 +106,14 @@ class Runner:
     def run(self, path: Path) -> None:
         """Runs one file. Never raises for what is in it."""
         try:
-            # One byte over the limit of the language is enough to be told of it.
-            data = _read(path, MAX_BYTES + 1)
+            suite = read_suite(str(path), bytes_in(path), self._reader)
         except OSError as failed:
             self._cannot(path, f"{path} cannot be read: {failed.strerror or failed}\n")
             return
-        suite = read_suite(str(path), data, self._reader)
-        if not suite.ok:
-            self._cannot(path, render(suite.diagnostics), suite.diagnostics)
-            return
-        self.report.warnings.extend(suite.diagnostics)
-        found = self._library.find(suite, path.parent)
-        if isinstance(found, Diagnostic):
-            self._cannot(path, render((found,)), (found,))
+        found = self._library.find(suite, path.parent) if suite.ok else suite.diagnostics
+        if isinstance(found, tuple):
+            line = min(one.source.position(one.span.start)[0] for one in found)
+            self._cannot(path, render(found), line)
             return
         results = [(case, *self._case(suite, case, found, path.parent)) for case in suite.cases]
         outcomes = {(outcome, message) for _, outcome, message in results}
@@ -137,101 +124,44 @@ class Runner:
         for case, outcome, message in results:
             self.report.results.append(Result(str(path), case.name, case.line, outcome, message))
 
-    def _cannot(self, path: Path, message: str, found: tuple[Diagnostic, ...] = ()) -> None:
-        line = min((one.source.position(one.span.start)[0] for one in found), default=1)
+    def _cannot(self, path: Path, message: str, line: int = 1) -> None:
         self.report.results.append(Result(str(path), "", line, ERROR, message))
 
     def _case(self, suite: Suite, case: Case, found: Found, folder: Path) -> tuple[str, str]:
         if not case.expected:
             return FAILED, "this test expects nothing: write what must hold after `expect`"
-        unknown = unknown_parameter(suite, case, found)
-        if unknown is not None:
-            return ERROR, render((unknown,))
-        used = self._library.arrange(found, case)
+        used = self._library.arrange(suite, found, case)
         if case.wants_error:
             return _refusal(case.expected[0], used)
         if not isinstance(used, Used):
-            return ERROR, render(_where_given(one, suite, case) for one in used)
-        if case is suite.cases[0]:
-            self.report.warnings.extend(unread_attributes(suite, used))
-        scene = partial(Scene, case, used, partial(_text, folder))
+            return ERROR, render(used)
         try:
-            return self._judged(suite, case, Answers(scene))
+            return self._judged(suite, case, Answers(partial(Scene, case, used, folder)))
         except (FixtureError, CannotJudgeError, PluginError) as failed:
-            return ERROR, render((_about(suite, case, str(failed)),))
-        except UnreadFieldError as fault:
-            return ERROR, f"this version has nothing to read for {fault} yet"
+            about = Span(case.span.start, case.span.start + len("test"))
+            return ERROR, render((Diagnostic("P704", str(failed), suite.source, about),))
 
     def _judged(self, suite: Suite, case: Case, answers: Answers) -> tuple[str, str]:
         for rule in answers.rules:
-            there = self.report.coverage.setdefault(rule.id, RuleCoverage.of(rule))
-            answers.seen[rule.id] = outcomes(rule, answers)
+            new = RuleCoverage(place_of(rule), rule.text)
+            there = self.report.coverage.setdefault(rule.id, new)
+            answers.seen[rule.id] = {one.outcome for one in looks(rule, answers)} - {""}
             there.outcomes.update(answers.seen[rule.id])
         failures: list[str] = []
         for expected in case.expected:
             failure = judge(expected, answers)
-            if failure is None:
-                continue
-            values = values_of_rules(answers, failure.nodes, expected)
-            text = f"{suite.source.name}:{expected.line}: {expected.text}\n{failure.message}"
-            failures.append(f"{text}\n{values}" if values else text)
-        failures.extend(_nobody_asked(suite, case, answers))
-        failures.extend(unread_metrics(suite, answers.scene.samples, answers.scene.plans))
-        untouched = _nothing_matched(case, answers)
+            if failure is not None:
+                failures.append(f"{suite.source.name}:{expected.line}: {expected.text}")
+                failures += failure.message, *values_of_rules(answers, failure.nodes, expected)
+        failures += [f"{suite.source.name}:{at}: {said}" for at, said in answers.scene.unread]
+        # Rules of the queue's order have no left side; they count where an order is expected.
+        said = {one.name for one in case.expected}
+        asked = [one for one in answers.rules if "order" in said or not isinstance(one, SortRule)]
+        untouched = answers.rules and "skipped" not in said and not any(map(answers.applies, asked))
         if untouched and self._deny_skipped:
             failures.append(f"no rule applies to {answers.scene.pod.key}")
-        self.report.untouched += untouched and not failures
+        self.report.untouched += bool(untouched and not failures)
         return (FAILED, "\n".join(failures)) if failures else (PASSED, "")
-
-
-def _text(folder: Path, name: str) -> str:
-    try:
-        data = _read(folder / name, _MAX_MANIFEST + 1)
-        if len(data) > _MAX_MANIFEST:
-            raise FixtureError(
-                f"{name} is larger than {_MAX_MANIFEST >> 20} MiB: keep what the test needs of it"
-            )
-        return data.decode("utf-8")
-    except (OSError, UnicodeDecodeError) as failed:
-        why = failed.strerror or str(failed) if isinstance(failed, OSError) else "it is not UTF-8"
-        raise FixtureError(
-            f"{name} cannot be read: {why} (paths start at the test file)"
-        ) from failed
-
-
-def _read(path: Path, size: int) -> bytes:
-    """At most so many bytes of a regular file; a device or a pipe might never end.
-
-    Raises:
-        OSError: it is no file, or it cannot be read.
-    """
-    if path.exists() and not path.is_file():
-        raise OSError(f"it is {'a folder' if path.is_dir() else 'not a regular file'}")
-    with path.open("rb") as file:
-        return file.read(size)
-
-
-def _about(suite: Suite, case: Case, message: str) -> Diagnostic:
-    """A finding about a whole test, at its first line."""
-    start = case.span.start
-    end = suite.source.text.find("\n", start)
-    return Diagnostic(NOT_FOUND, message, suite.source, Span(start, end if end > 0 else start + 1))
-
-
-def _where_given(finding: Diagnostic, suite: Suite, case: Case) -> Diagnostic:
-    """A finding about the value of a parameter, at the place that gives it."""
-    source = finding.source
-    line = source.line(source.position(finding.span.start)[0])
-    declared = _DECLARED.match(line)
-    if declared is None or finding.code != "P111":
-        return finding
-    places = {name: span for use in suite.uses for name, span in use.places.items()}
-    places |= {name: span for name, (_, span) in case.params.items()}
-    place = places.get(declared[1])
-    if place is None:
-        return finding
-    helps = (*finding.helps, f"the policy has  {line.strip()}")
-    return Diagnostic(finding.code, finding.message, suite.source, place, helps=helps)
 
 
 def _refusal(expected: Expected, used: Used | tuple[Diagnostic, ...]) -> tuple[str, str]:
@@ -247,22 +177,88 @@ def _refusal(expected: Expected, used: Used | tuple[Diagnostic, ...]) -> tuple[s
     return FAILED, f"{expected.text}\nthe policy is refused with {', '.join(codes)}\n{render(used)}"
 
 
-def _nothing_matched(case: Case, answers: Answers) -> bool:
-    """Whether no rule has a part in a test, which does not say so itself."""
-    said = any(one.name == "skipped" for one in case.expected)
-    # Rules of the queue's order have no left side; they count where an order is expected.
-    sorts = any(one.name == "order" for one in case.expected)
-    asked = [one for one in answers.rules if sorts or not isinstance(one, SortRule)]
-    return bool(answers.rules) and not said and not any(map(answers.applies, asked))
+# ---- the report
 
 
-def _nobody_asked(suite: Suite, case: Case, answers: Answers) -> Iterator[str]:
-    """An expectation that no policy could break, for want of a rule of its kind."""
-    for expected in case.expected:
-        points = _NEEDED.get((expected.name, *expected.names))
-        if points and not any(getattr(plan, one) for plan in answers.scene.plans for one in points):
-            listed = " or ".join(f"`{one.removesuffix('s')}:`" for one in points)
-            yield (
-                f"{suite.source.name}:{expected.line}: {expected.text}\n"
-                f"no policy used here has a {listed}, so this holds whatever they say"
-            )
+def as_text(report: Report, *, coverage: bool) -> str:
+    """What people read: each failure whole, then the count."""
+    parts = [_failure(one) for one in report.results if one.outcome != PASSED]
+    if coverage:
+        parts.append("\n".join(_table(report)))
+    counts = {words: report.count(outcome) for outcome, words in _COUNTED}
+    told = [f"{count} {words}" for words, count in counts.items() if count]
+    if report.untouched:
+        told[0] += f" ({report.untouched} of them where no rule applied)"
+    parts.append(", ".join(told) or "0 passed")
+    return "\n\n".join(parts)
+
+
+def _failure(result: Result) -> str:
+    word = result.outcome.upper()
+    head = f"{word} {result.file}:{result.line}"
+    head += f' "{result.test}"' if result.test else ""
+    body = "\n".join(f"  {line}".rstrip() for line in result.message.rstrip().splitlines())
+    return f"{head}\n{body}"
+
+
+def _table(report: Report) -> Iterator[str]:
+    rows: list[tuple[str, ...]] = [("rule", *OUTCOMES, "")]
+    for one in report.coverage.values():
+        counts = [str(one.outcomes[name] or "-") for name in OUTCOMES]
+        text = one.text if len(one.text) <= _MOST_TEXT else f"{one.text[: _MOST_TEXT - 3]}..."
+        rows.append((one.place, *counts, text))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for place, *cells, text in rows:
+        numbers = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=False))
+        yield "  ".join((place.ljust(widths[0]), *numbers, text)).rstrip()
+
+
+def as_json(report: Report, *, coverage: bool) -> str:
+    """What programs read: a list of results; with coverage an object that has it as `tests`."""
+    tests = [asdict(one) for one in report.results]
+    if not coverage:
+        return json.dumps(tests, ensure_ascii=False, indent=2)
+    rules = [
+        {
+            "rule": key,
+            "place": one.place,
+            "text": one.text,
+            **{name: one.outcomes[name] for name in OUTCOMES},
+        }
+        for key, one in report.coverage.items()
+    ]
+    return json.dumps({"tests": tests, "coverage": rules}, ensure_ascii=False, indent=2)
+
+
+def as_junit(report: Report) -> bytes:
+    """What build servers read."""
+    root = ET.Element("testsuites", _counts(report.results))
+    for file, group in groupby(report.results, key=lambda one: one.file):
+        results = list(group)
+        suite = ET.SubElement(root, "testsuite", {"name": file, **_counts(results)})
+        for one in results:
+            name = _clean(one.test) or "the file"
+            attributes = {"name": name, "classname": file, "file": file, "line": str(one.line)}
+            case = ET.SubElement(suite, "testcase", attributes)
+            if one.outcome != PASSED:
+                tag = _TAGS[one.outcome]
+                first = one.message.split("\n", 1)[0]
+                said = ET.SubElement(case, tag, {"message": _clean(first)})
+                said.text = _clean(one.message)
+    ET.indent(root)
+    made: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return made
+
+
+def _counts(results: list[Result]) -> dict[str, str]:
+    outcomes = [one.outcome for one in results]
+    return {
+        "tests": str(len(outcomes)),
+        "failures": str(outcomes.count(FAILED)),
+        "errors": str(outcomes.count(ERROR)),
+    }
+
+
+def _clean(text: str) -> str:
+    """Without the characters that XML has no way to write."""
+    return _NO_XML.sub("\ufffd", text)

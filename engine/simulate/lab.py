@@ -179,16 +179,16 @@ class Lab:
         from engine.choice import Refused
         from engine.gangs import waits_alone
 
-        queued = self.queue.take(decision.pod.uid)
+        queued, before = self.queue.take(decision.pod.uid), self.snapshot()
+        placement = self.scheduler.placement
         if queued is None:
-            return  # it is not there, or a gate holds it
-        placement, before = self.scheduler.placement, self.snapshot()
+            return  # it is terminating
         found = placement.place(queued, decision, before)
         if isinstance(found, Refused):
             placement.refuse(found)
-            return
-        gang = self.frameworks.of(queued.pod).gang(queued.pod, before)
-        placement.go(found, None if gang is None else waits_alone(*gang))
+        else:
+            gang = self.frameworks.of(queued.pod).gang(queued.pod, before)
+            placement.go(found, None if gang is None else waits_alone(*gang))
 
     async def turn(self) -> None:
         """Works until nothing is to be done and nothing is in flight."""
@@ -207,5 +207,4 @@ class Lab:
         """Runs what needs a loop to write to nobody in."""
         import asyncio
 
-        with asyncio.Runner() as runner:
-            return runner.run(work)
+        return asyncio.run(work)

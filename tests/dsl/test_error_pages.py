@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from dsl.codes import GONE
-from dsl.policytest import read_suite
+from dsl.policytest.reading import read_suite
 from engine.cli import main
 from engine.policy.findings import new_compiler
 from tests.dsl.test_analysis_page import ABSENT, MORE

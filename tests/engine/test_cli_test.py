@@ -32,6 +32,7 @@ def test_coverage_and_junit(tmp_path):
         "passed",
         "abstained",
         "scored",
+        "applied",
     ]
     assert ET.parse(tmp_path / "j.xml").getroot().get("tests") == "4"
 

@@ -38,7 +38,7 @@ def test_no_address_at_all_cannot_be_said(tmp_path):
     tests = 'node: a  ips 0\ntest: "t"\n  given pod name p\n  expect best a\n'
     ((outcome, message),) = results(tmp_path, "score: node.ips.free\n", tests)
     assert outcome == "error"
-    assert "`ips` must be at least 1" in message
+    assert "`ips` is a whole number, not `0`" in message
 
 
 def test_volumes_and_the_network_of_the_node(tmp_path):

@@ -22,9 +22,8 @@ from dsl.evaluate import understand
 from dsl.files import read_source
 from dsl.formatter import format_source
 from dsl.parser import Parser
-from dsl.policytest import read_suite
-from engine.policytests.report import as_json, as_junit, as_text
-from engine.policytests.running import ERROR, Runner
+from dsl.policytest.reading import read_suite
+from engine.policytests.running import ERROR, Runner, as_json, as_junit, as_text
 from tests.fuzz.inputs import ROOT, SEPARATOR, WORLD
 
 #: CPU seconds that one input may take in one stage.

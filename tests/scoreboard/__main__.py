@@ -20,7 +20,7 @@ from dsl.codes import OLD
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
 from dsl.parser import Parser
-from dsl.policytest import read_suite
+from dsl.policytest.reading import read_suite
 
 HERE = Path(__file__).parent
 TEXTS = HERE / "texts.txt"
