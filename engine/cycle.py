@@ -25,7 +25,7 @@ from engine.framework.decision import (
     Rejections,
 )
 from engine.framework.groupedchoice import GroupedChoice
-from engine.framework.keycolumn import FRACTION, NOWHERE, total_of
+from engine.framework.keycolumn import FRACTION, NOWHERE
 from engine.framework.opinion import LEFT_OUT, SCALE, Opinion
 from engine.framework.opinion import NAME as EXTENDER
 from engine.framework.runtime import Candidates, Framework, PluginError, Unfit
@@ -79,10 +79,7 @@ def _choose(pod: PodInfo, snapshot: Snapshot, framework: Framework, known: PodCl
         return _single(pod, snapshot, framework, row)
     if keys.bad is not None:
         raise keys.bad
-    if keys.whole or choice is not None:
-        total = (key >> TIE_BITS) / FRACTION + keys.base
-    else:
-        total = total_of(keys, pod, snapshot, row)
+    total = (key >> TIE_BITS) / FRACTION + keys.base
     work_out = partial(_details, pod, snapshot, framework, row, keys.column, choice)
     return _decision(pod, snapshot, framework, row, feasible, total, work_out)
 

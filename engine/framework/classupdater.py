@@ -18,9 +18,7 @@ from engine.framework.derived import Shared, Sharing, concerned
 from engine.framework.groupedchoice import GroupedChoice
 from engine.framework.interface import MAX_SCORE, Joint, Normalization, Scope, Scores
 from engine.framework.keycolumn import (
-    FRACTION,
     NOWHERE,
-    UNIT,
     KeyColumn,
     Lookup,
     OutOfRange,
@@ -38,7 +36,7 @@ from engine.framework.runner import (
     count_of,
 )
 from engine.framework.snapshot import BoolColumn, Cause, IntColumn, Rows, Snapshot
-from engine.framework.ties import TIE_BITS, TIE_MASK, Ties
+from engine.framework.ties import TIE_MASK, Ties
 from engine.framework.trials import Filtering
 from engine.pods.podinfo import PodInfo
 
@@ -51,7 +49,6 @@ _ALL: Final = Scope.ALL
 _NONE: Final = Normalization.NONE
 _CUSTOM: Final = Normalization.CUSTOM
 _REVERSED: Final = Normalization.BY_MAX_REVERSED
-_TO_HIGHEST: Final = (1 << 63) - 1
 _NO, _YES = b"\0", b"\1"  # a mask is searched quicker as bytes
 _Asked = TypeVar("_Asked", Filtering, Scoring)
 
@@ -67,9 +64,6 @@ class ClassUpdater:
         self._ties = Ties()
         # What was said of the last class that rows alone decide about, and its keys.
         self._last: tuple[Said | None, KeyColumn | None] = None, None
-        # Buffers to reuse: large arrays are given back to the operating system each time.
-        self._floats: Scores = np.empty(0)
-        self._ints: IntColumn = np.empty(0, dtype=np.int64)
 
     def update(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> None:
         """Brings the class up to the snapshot.
@@ -238,11 +232,7 @@ class ClassUpdater:
         before = keys.column[rows]
         passed, at_once = self._passed(keys, pod, snapshot, rows)
         totals = self._totals(keys, pod, snapshot, rows, passed, at_once)
-        places = self._ties.of(snapshot)[rows]
-        after = np.empty(len(rows), np.int64)
-        _keys(keys, totals, places, places, out=after)
-        if _NO in passed.tobytes():
-            np.putmask(after, np.logical_not(passed, out=passed), NOWHERE)
+        after = self._keys(keys, snapshot, totals, rows, passed)
         keys.column[rows] = after
         moved = (before ^ after) < 0
         if keys.log is not None:
@@ -282,10 +272,8 @@ class ClassUpdater:
             np.copyto(column, turned, where=column >= 0)
             keys.ties = self._ties.version
         if new:
-            column = np.concatenate((column, np.full(new, NOWHERE, dtype=np.int64)))
-            keys.column, keys.cells = column, column.data
-        if keys.log is not None:
-            keys.log.forget()
+            column = np.concatenate((column, np.full(new, NOWHERE)))
+        keys.put(column)
         keys.row = keys.unfit = None
         keys.place.layout = snapshot.layout
         return True
@@ -332,7 +320,13 @@ class ClassUpdater:
         except OutOfRange as fault:
             keys.bad = self._runner.out_of_range(str(fault))
             totals = np.zeros(len(passed))
-        self._write(keys, snapshot, rows, passed, totals)
+        fresh = self._keys(keys, snapshot, totals, rows, passed)
+        if keys.allowed is None:
+            keys.put(fresh)
+        else:
+            keys.put(np.full(size, NOWHERE))
+            keys.column[rows] = fresh
+        keys.ties = self._ties.version
         if like is None:
             keys.shared_stamp = keys.stamp()
             keys.causes = keys.shared_causes = 0
@@ -341,32 +335,6 @@ class ClassUpdater:
                 keys.causes |= causes
                 keys.shared_causes |= causes if one.shared is not None else 0
         keys.place.layout, keys.place.generation = snapshot.layout, snapshot.generation
-
-    def _write(
-        self, keys: KeyColumn, snapshot: Snapshot, rows: Rows, passed: BoolColumn, totals: Scores
-    ) -> None:
-        size, count = snapshot.nodes.size, len(passed)
-        if keys.log is not None:
-            keys.log.forget()
-        if len(keys.column) != size:
-            keys.column = np.empty(size, dtype=np.int64)
-            keys.cells = keys.column.data
-        ties, keys.ties = self._ties.of(snapshot), self._ties.version
-        if len(self._ints) < count:
-            self._ints = np.empty(count, np.int64)
-        buffer = self._ints[:count]
-        whole = isinstance(rows, slice)
-        fresh = keys.column if whole else np.empty(count, np.int64)
-        _keys(keys, totals, ties if whole else ties[rows], buffer, out=fresh)
-        if keys.feasible < count:
-            # No branch per row: the minimum with NOWHERE where it fails, with the limit elsewhere.
-            np.multiply(passed, _TO_HIGHEST, out=buffer)
-            buffer += NOWHERE
-            np.minimum(fresh, buffer, out=fresh)
-            np.maximum(fresh, NOWHERE, out=fresh)  # NaN became the least int64
-        if not whole:
-            keys.column[:] = NOWHERE
-            keys.column[rows] = fresh
 
     def _with_shared(self, of: _Asked, point: str, pod: PodInfo, snapshot: Snapshot) -> _Asked:
         """The same with its mask or raw scores, if classes share them."""
@@ -431,7 +399,7 @@ class ClassUpdater:
         So are all that depend on the set of feasible nodes, if a wide filter decides about that.
         """
         keys.scorers, keys.lookups, keys.uniform = [], [], []
-        keys.base, keys.touched, keys.whole = 0.0, 0, True
+        keys.base, keys.touched = 0.0, 0
         keys.late = frozenset()
         feasible = passed
         for scoring in scorings:
@@ -499,26 +467,24 @@ class ClassUpdater:
         """Adds scores that the plugin gives to the feasible nodes."""
         result = scoring.result
         keys.touched |= int(result.causes)
-        keys.whole = False
-        rows_set = self._sharing.feasible(feasible)
-        kept_as = None
+        rows, kept_as = np.flatnonzero(feasible), None
         if result.shared is not None and not result.causes:
             versions = [value for name, _, value in keys.versions if name == scoring.name]
-            kept_as = scoring.name, result.shared, snapshot.layout, *versions
-        found = None if kept_as is None else rows_set.scores.get(kept_as)
+            kept_as = scoring.name, result.shared, snapshot.layout, feasible.tobytes(), *versions
+        found = self._sharing.scores.get(kept_as)
         if found is None:
             try:
-                raw = self._runner.raw(scoring, pod, snapshot, rows_set.rows)
+                raw = self._runner.raw(scoring, pod, snapshot, rows)
                 scores = None if raw is None else self._runner.normalized(scoring, raw)
             except PluginError as error:
                 keys.bad = error
                 return
             column = np.zeros(snapshot.nodes.size)
             if scores is not None:
-                column[rows_set.rows] = scores
+                column[rows] = scores
             found = column, 0.0 if scores is None else scoring.weight
             if kept_as is not None:
-                rows_set.keep(kept_as, *found)
+                self._sharing.keep(kept_as, *found)
         keys.lookups.append(Lookup(scoring, *found))
 
     # ---- masks and totals --------------------------------------------------------------------
@@ -565,27 +531,16 @@ class ClassUpdater:
             OutOfRange: a score of a row that passes is not in 0..100.
         """
         totals, scorers = at_once, keys.scorers
-        first = totals is None
         if totals is None:
-            count = len(passed)
-            if len(self._floats) < count:
-                self._floats = np.empty(count)
-            totals = self._floats[:count]
+            totals = np.zeros(len(passed))
             scorers = [*keys.joint_scorers, *keys.scorers]
-        parts = [(one.weight, one.column[rows]) for one in keys.lookups]
         for scoring in scorers:
             raw = self._baked(scoring, pod, snapshot, rows, passed)
-            if raw is None:
-                continue
-            if first:
-                np.multiply(raw, scoring.weight, out=totals)
-                first = False
-            else:
+            if raw is not None:
                 totals += raw if scoring.weight == 1 else raw * scoring.weight
-        if first:
-            totals[:] = 0.0
-        for weight, part in parts:
-            totals += part if weight == 1 else part * weight
+        for lookup in keys.lookups:
+            part = lookup.column[rows]
+            totals += part if lookup.weight == 1 else part * lookup.weight
         return totals
 
     def _baked(
@@ -606,27 +561,28 @@ class ClassUpdater:
             raw = np.clip(raw, 0.0, MAX_SCORE)
         return raw
 
-    def keys_of(
-        self, keys: KeyColumn, snapshot: Snapshot, totals: Scores, rows: NDArray[np.intp]
+    def _keys(
+        self,
+        keys: KeyColumn,
+        snapshot: Snapshot,
+        totals: Scores,
+        rows: Rows,
+        passed: BoolColumn,
     ) -> IntColumn:
+        """Keys of rows, those that did not pass included; overwrites `totals` and `passed`."""
+        if _NO not in passed.tobytes():
+            return self.keys_of(keys, snapshot, totals, rows)
+        failed = np.logical_not(passed, out=passed)
+        np.putmask(totals, failed, 0.0)  # without a node scores may be no numbers
+        found = self.keys_of(keys, snapshot, totals, rows)
+        np.putmask(found, failed, NOWHERE)
+        return found
+
+    def keys_of(self, keys: KeyColumn, snapshot: Snapshot, totals: Scores, rows: Rows) -> IntColumn:
         """Keys of rows with these total scores."""
-        return steps_of(totals) | (self._ties.of(snapshot)[rows] ^ keys.offset)
-
-
-def _keys(
-    keys: KeyColumn, totals: Scores, places: IntColumn, buffer: IntColumn, *, out: IntColumn
-) -> None:
-    """Writes the keys for totals, and overwrites these; `places` may serve as the `buffer`."""
-    totals *= UNIT if keys.whole else FRACTION
-    if keys.scorers or keys.lookups:  # rows without a node may have scores that are no numbers
-        with np.errstate(invalid="ignore"):
-            out[:] = totals
-    else:
-        out[:] = totals
-    if not keys.whole:
-        np.left_shift(out, TIE_BITS, out=out)
-    np.bitwise_xor(places, keys.offset, out=buffer)
-    np.bitwise_or(out, buffer, out=out)
+        found = steps_of(totals)
+        found |= self._ties.of(snapshot)[rows] ^ keys.offset
+        return found
 
 
 def _stands(keys: KeyColumn, came: Any, went: Any) -> bool:  # noqa: ANN401 - rows
