@@ -148,7 +148,7 @@ def _record(placed: Placed) -> Record:
         pod.key,
         pod.uid,
         snapshot.now,
-        round(placed.seconds, 6),
+        placed.seconds,
         pod.pod.spec.scheduler_name,
         decision.bundle,
         decision.generation,
@@ -184,4 +184,4 @@ def as_object(record: Record) -> dict[str, Any]:
     """A record for JSON; what is not known is left out."""
     at = datetime.fromtimestamp(record.at, UTC).isoformat(timespec="milliseconds")
     told: dict[str, Any] = msgspec.to_builtins(record)
-    return told | {"at": at}
+    return told | {"at": at, "seconds": round(record.seconds, 6)}
