@@ -52,13 +52,13 @@ def queue_hooks(framework: AnyFramework, newest: Callable[[], Snapshot]) -> Queu
     """What the queue asks of the profiles, always about the newest snapshot."""
     return QueueHooks(
         sort_key=lambda pod, queued_at: framework.sort_key(pod, queued_at, newest()),
-        pre_enqueue=lambda pod: framework.pre_enqueue(pod, newest()),
+        pre_enqueue=lambda pod: framework.of(pod).pre_enqueue(pod, newest()),
         hints=framework.hints(),
-        recheck_at=lambda pod, plugins: framework.recheck_at(pod, newest(), plugins),
+        recheck_at=lambda pod, plugins: framework.of(pod).recheck_at(pod, newest(), plugins),
         gates_volatile=framework.gates_volatile,
         order=framework.sorter,
         class_key=lambda pod: alike(framework, pod, newest()),
-        kin=(lambda pod: framework.kin(pod, newest())) if framework.gangs else None,
+        kin=(lambda pod: framework.of(pod).kin(pod, newest())) if framework.gangs else None,
     )
 
 
@@ -70,11 +70,13 @@ def alike(framework: AnyFramework, pod: PodInfo, snapshot: Snapshot) -> Hashable
     """
     if snapshot.nominations.node_of(pod.uid):
         return None
-    key = None if framework.keys_volatile else framework.class_key(pod, snapshot)
-    if framework.gangs:  # what one gang was told says nothing of another
-        key = None if key is None else (key, framework.kin(pod, snapshot))
     own = framework.of(pod)
-    if key is None or not own.has_post_filter:
+    key = None if framework.keys_volatile else own.class_key(pod, snapshot)
+    if key is None:
+        return None
+    # What one gang was told says nothing of another, nor one profile of another.
+    key = own.profile.scheduler_name, key, own.kin(pod, snapshot)
+    if not own.has_post_filter:
         return key
     rescue = own.post_filter_key(pod)
     return None if rescue is None else (key, rescue)

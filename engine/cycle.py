@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+import msgspec
 import numpy as np
 
 from engine.framework.classes import PodClass
@@ -25,7 +26,7 @@ from engine.framework.decision import (
     Rejections,
 )
 from engine.framework.groupedchoice import GroupedChoice
-from engine.framework.keycolumn import FRACTION, NOWHERE, total_of
+from engine.framework.keycolumn import FRACTION, NOWHERE
 from engine.framework.opinion import LEFT_OUT, SCALE, Opinion
 from engine.framework.opinion import NAME as EXTENDER
 from engine.framework.runtime import Candidates, Framework, PluginError, Unfit
@@ -46,70 +47,19 @@ def decide(
     Complexity: O(changed rows) and a search for the highest key for a class that is known and looks
     at rows alone; O(N) vectorised otherwise.
     """
+    cycle = _Cycle(pod, snapshot, framework, opinion)
     if opinion is not None and opinion.error:
-        status = Status(Code.ERROR, (opinion.error,), EXTENDER)
-        return _unplaced(pod, snapshot, framework, error=status)
+        return cycle.unplaced(error=Status(Code.ERROR, (opinion.error,), EXTENDER))
     try:
         known = framework.class_of(pod, snapshot)
         widely = opinion is not None or framework.tiered or len(snapshot.nominations)
         if widely or (known.wide and not known.grouped):
-            return _choose_widely(pod, snapshot, framework, known, opinion)
-        return _choose(pod, snapshot, framework, known)
+            return cycle.choose_widely(known)
+        return cycle.choose(known)
     except Unfit as unfit:
-        rejections = framework.ended(unfit, snapshot)
-        return _unplaced(pod, snapshot, framework, rejections=rejections)
+        return cycle.unplaced(framework.ended(unfit, snapshot))
     except PluginError as fault:
-        return _unplaced(pod, snapshot, framework, error=fault.status)
-
-
-def _choose(pod: PodInfo, snapshot: Snapshot, framework: Framework, known: PodClass) -> Decision:
-    """The choice by the keys of the class, and by the answers for groups of rows."""
-    keys, choice = known.keys, known.grouped
-    row, key, feasible = -1, NOWHERE, keys.feasible
-    if choice is not None:
-        row, key, feasible = framework.choose(known, snapshot)
-    elif feasible:
-        row = int(keys.column.argmax())
-        key = keys.cells[row]
-    if not feasible:
-        rejections = framework.unfit(known, pod, snapshot)
-        return _unplaced(pod, snapshot, framework, rejections=rejections)
-    if feasible == 1:
-        # With one feasible node kube-scheduler does not score either.
-        return _single(pod, snapshot, framework, row)
-    if keys.bad is not None:
-        raise keys.bad
-    if keys.whole or choice is not None:
-        total = (key >> TIE_BITS) / FRACTION + keys.base
-    else:
-        total = total_of(keys, pod, snapshot, row)
-    work_out = partial(_details, pod, snapshot, framework, row, keys.column, choice)
-    return _decision(pod, snapshot, framework, row, feasible, total, work_out)
-
-
-def _decision(
-    pod: PodInfo,
-    snapshot: Snapshot,
-    framework: Framework,
-    row: int,
-    feasible: int,
-    total: float,
-    work_out: Callable[[], Details],
-) -> Decision:
-    decision = Decision(
-        pod,
-        snapshot.generation,
-        framework.bundle,
-        snapshot.nodes.count,
-        snapshot.nodes.name(row),
-        row,
-        feasible,
-        total,
-        work_out=work_out,
-    )
-    if framework.wants_scores:
-        _ = decision.details
-    return decision
+        return cycle.unplaced(error=fault.status)
 
 
 def conclude(
@@ -149,16 +99,6 @@ def feasible(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> list[str
     return [snapshot.nodes.name(row) for row in rows.tolist()]
 
 
-def _given(opinion: Opinion, snapshot: Snapshot, row: int) -> list[PluginScore]:
-    """The extenders' scores of the node."""
-    name = snapshot.nodes.name(row)
-    return [
-        PluginScore(one.extender, score, score * SCALE, one.weight)
-        for one in opinion.scores
-        if (score := one.scores.get(name)) is not None
-    ]
-
-
 def _agreed(rescue: PostFilterResult, opinion: Opinion) -> PostFilterResult:
     """The result that extenders leave of a preemption, if they were asked about the victims."""
     if opinion.victims_error:
@@ -176,114 +116,145 @@ def _agreed(rescue: PostFilterResult, opinion: Opinion) -> PostFilterResult:
     )
 
 
-def _choose_widely(
-    pod: PodInfo,
-    snapshot: Snapshot,
-    framework: Framework,
-    known: PodClass,
-    opinion: Opinion | None,
-) -> Decision:
-    """The choice where a plugin or an extender looks further than a row in every cycle."""
-    promises, node = snapshot.nominations, snapshot.nominations.node_of(pod.uid)
-    own, apart = snapshot.nodes.row(node), opinion is not None or known.filters
-    if own >= 0 and not apart and known.keys.cells[own] >= 0 and not promises.ahead(pod, node):
-        return _single(pod, snapshot, framework, own)
-    candidates = mine = framework.candidates(known, pod, snapshot)
-    if opinion is not None:
-        candidates = mine[opinion.passes(snapshot.nodes)[mine]]
-    if not len(candidates):
-        rejections = framework.unfit(known, pod, snapshot)
+class _Cycle(msgspec.Struct, eq=False):
+    """One pod on one snapshot; see `decide`."""
+
+    pod: PodInfo
+    snapshot: Snapshot
+    framework: Framework
+    opinion: Opinion | None
+
+    def choose(self, known: PodClass) -> Decision:
+        """The choice by the keys of the class, and by the answers for groups of rows."""
+        keys, choice, snapshot = known.keys, known.grouped, self.snapshot
+        row, key, feasible = -1, NOWHERE, keys.feasible
+        if choice is not None:
+            row, key, feasible = self.framework.choose(known, snapshot)
+        elif feasible:
+            row = int(keys.column.argmax())
+            key = keys.cells[row]
+        if not feasible:
+            return self.unplaced(self.framework.unfit(known, self.pod, snapshot))
+        if feasible == 1:
+            # With one feasible node kube-scheduler does not score either.
+            return self.single(row)
+        if keys.bad is not None:
+            raise keys.bad
+        total = (key >> TIE_BITS) / FRACTION + keys.base
+        return self.placed(row, feasible, total, partial(self.details, row, keys.column, choice))
+
+    def choose_widely(self, known: PodClass) -> Decision:
+        """The choice where a plugin or an extender looks further than a row in every cycle."""
+        pod, snapshot, framework, opinion = self.pod, self.snapshot, self.framework, self.opinion
+        promises, node = snapshot.nominations, snapshot.nominations.node_of(pod.uid)
+        own, apart = snapshot.nodes.row(node), opinion is not None or known.filters
+        if own >= 0 and not apart and known.keys.cells[own] >= 0 and not promises.ahead(pod, node):
+            return self.single(own)
+        candidates = mine = framework.candidates(known, pod, snapshot)
         if opinion is not None:
-            told = opinion.reasons(snapshot.nodes, mine.tolist())
-            theirs = [Rejection(EXTENDER, status, rows) for status, rows in told]
-            rejections = replace(rejections, each=(*rejections.each, *theirs), memo={})
-        return _unplaced(pod, snapshot, framework, rejections=rejections)
-    if own in candidates or len(candidates) == 1:
-        # Preemption, or whoever nominated, made room there: taken without scoring.
-        row = own if own in candidates else int(candidates[0])
-        return _single(pod, snapshot, framework, row)
-    if known.keys.bad is not None:
-        raise known.keys.bad
-    keys = framework.keys(known, pod, snapshot, candidates)
-    steps, best = keys >> TIE_BITS, int(keys.argmax())
-    if opinion is not None:
-        steps += opinion.points(snapshot.nodes, candidates) * FRACTION
-        steps[keys == NOWHERE] = NOWHERE
-        best = int(np.lexsort((keys & TIE_MASK, steps))[-1])
-    row = int(candidates[best])
+            candidates = mine[opinion.passes(snapshot.nodes)[mine]]
+        if not len(candidates):
+            rejections = framework.unfit(known, pod, snapshot)
+            if opinion is not None:
+                told = opinion.reasons(snapshot.nodes, mine.tolist())
+                theirs = [Rejection(EXTENDER, status, rows) for status, rows in told]
+                rejections = replace(rejections, each=(*rejections.each, *theirs), memo={})
+            return self.unplaced(rejections)
+        if own in candidates or len(candidates) == 1:
+            # Preemption, or whoever nominated, made room there: taken without scoring.
+            return self.single(own if own in candidates else int(candidates[0]))
+        if known.keys.bad is not None:
+            raise known.keys.bad
+        keys = framework.keys(known, pod, snapshot, candidates)
+        steps, best = keys >> TIE_BITS, int(keys.argmax())
+        if opinion is not None:
+            steps += opinion.points(snapshot.nodes, candidates) * FRACTION
+            steps[keys == NOWHERE] = NOWHERE
+            best = int(np.lexsort((keys & TIE_MASK, steps))[-1])
+        row = int(candidates[best])
 
-    def work_out() -> Details:
-        found = _details(pod, snapshot, framework, row, keys, candidates=candidates)
-        if opinion is None:
-            return found
-        ties = int(np.count_nonzero(steps == steps[best]))
-        return replace(found, ties=ties, scores=(*found.scores, *_given(opinion, snapshot, row)))
+        def work_out() -> Details:
+            found = self.details(row, keys, candidates=candidates)
+            if opinion is None:
+                return found
+            ties, theirs = int(np.count_nonzero(steps == steps[best])), self.given(opinion, row)
+            return replace(found, ties=ties, scores=(*found.scores, *theirs))
 
-    total = int(steps[best]) / FRACTION + known.keys.base
-    return _decision(pod, snapshot, framework, row, len(candidates), total, work_out)
+        total = int(steps[best]) / FRACTION + known.keys.base
+        return self.placed(row, len(candidates), total, work_out)
 
+    def single(self, row: int) -> Decision:
+        """The only candidate; scored only if a plugin reads the scores."""
+        scores: tuple[PluginScore, ...] = ()
+        if self.framework.wants_scores:
+            scores = self.scores(np.array([row], dtype=np.intp), 0)
+        total = sum(one.normalized * one.weight for one in scores)
+        return self.placed(row, 1, total, lambda: Details(scores, 1, self.rejected()))
 
-def _single(pod: PodInfo, snapshot: Snapshot, framework: Framework, row: int) -> Decision:
-    """The only candidate; scored only if a plugin reads the scores."""
-    only = np.array([row], dtype=np.intp)
-    scores: tuple[PluginScore, ...] = ()
-    if framework.wants_scores:
-        scores = _scores_of(framework, pod, snapshot, only, 0)
-    total = sum(one.normalized * one.weight for one in scores)
+    def placed(
+        self, row: int, feasible: int, total: float, work_out: Callable[[], Details]
+    ) -> Decision:
+        """The decision for a node."""
+        snapshot = self.snapshot
+        decision = Decision(
+            self.pod,
+            snapshot.generation,
+            self.framework.bundle,
+            snapshot.nodes.count,
+            snapshot.nodes.name(row),
+            row,
+            feasible,
+            total,
+            work_out=work_out,
+        )
+        if self.framework.wants_scores:
+            _ = decision.details
+        return decision
 
-    def work_out() -> Details:
-        return Details(scores, 1, _rejected(framework, pod, snapshot))
+    def unplaced(
+        self, rejections: Rejections | None = None, error: Status | None = None
+    ) -> Decision:
+        """The decision for no node."""
+        snapshot = self.snapshot
+        about = self.pod, snapshot.generation, self.framework.bundle, snapshot.nodes.count
+        fit_error = None if rejections is None else rejections.fit_error()
+        return Decision(*about, fit_error=fit_error, rejections=rejections, error=error)
 
-    return _decision(pod, snapshot, framework, row, 1, total, work_out)
+    # ---- worked out when somebody asks -------------------------------------------------------
 
+    def details(
+        self,
+        row: int,
+        keys: IntColumn,
+        choice: GroupedChoice | None = None,
+        candidates: Candidates | None = None,
+    ) -> Details:
+        """The details of a decision; `keys` are those of all rows, or of the candidates."""
+        if choice is not None:
+            keys = choice.every(keys)
+        if candidates is None:
+            candidates = np.flatnonzero(keys >= 0)
+        scores = self.scores(candidates, int(np.searchsorted(candidates, row)))
+        best = int(keys.max()) >> TIE_BITS
+        ties = int(np.count_nonzero(keys >> TIE_BITS == best))
+        every = len(candidates) == self.snapshot.nodes.count
+        return Details(scores, ties, {} if every else self.rejected())
 
-def _unplaced(
-    pod: PodInfo,
-    snapshot: Snapshot,
-    framework: Framework,
-    *,
-    rejections: Rejections | None = None,
-    error: Status | None = None,
-) -> Decision:
-    about = pod, snapshot.generation, framework.bundle, snapshot.nodes.count
-    fit_error = None if rejections is None else rejections.fit_error()
-    return Decision(*about, fit_error=fit_error, rejections=rejections, error=error)
+    def scores(self, candidates: Candidates, at: int) -> tuple[PluginScore, ...]:
+        """What each plugin gave one of the candidates."""
+        each = self.framework.scores(self.pod, self.snapshot, candidates)
+        return tuple([PluginScore(n, float(raw[at]), float(to[at]), w) for n, w, raw, to in each])
 
-
-def _details(
-    pod: PodInfo,
-    snapshot: Snapshot,
-    framework: Framework,
-    row: int,
-    keys: IntColumn,
-    choice: GroupedChoice | None = None,
-    candidates: Candidates | None = None,
-) -> Details:
-    """The details of a decision; `keys` are those of all rows, or of the candidates."""
-    if choice is not None:
-        keys = choice.every(keys)
-    if candidates is None:
-        candidates = np.flatnonzero(keys >= 0)
-    scores = _scores_of(framework, pod, snapshot, candidates, int(np.searchsorted(candidates, row)))
-    best = int(keys.max()) >> TIE_BITS
-    ties = int(np.count_nonzero(keys >> TIE_BITS == best))
-    rejected = (
-        {} if len(candidates) == snapshot.nodes.count else _rejected(framework, pod, snapshot)
-    )
-    return Details(scores, ties, rejected)
-
-
-def _scores_of(
-    framework: Framework, pod: PodInfo, snapshot: Snapshot, candidates: Candidates, at: int
-) -> tuple[PluginScore, ...]:
-    return tuple(
-        [
-            PluginScore(name, float(raw[at]), float(normal[at]), weight)
-            for name, weight, raw, normal in framework.scores(pod, snapshot, candidates)
+    def given(self, opinion: Opinion, row: int) -> list[PluginScore]:
+        """The extenders' scores of the node."""
+        name = self.snapshot.nodes.name(row)
+        return [
+            PluginScore(one.extender, score, score * SCALE, one.weight)
+            for one in opinion.scores
+            if (score := one.scores.get(name)) is not None
         ]
-    )
 
-
-def _rejected(framework: Framework, pod: PodInfo, snapshot: Snapshot) -> dict[str, int]:
-    found = framework.rejections(pod, snapshot).by_plugin()
-    return {plugin: len(rows) for plugin, rows in found.items()}
+    def rejected(self) -> dict[str, int]:
+        """How many nodes each plugin was the first to reject."""
+        found = self.framework.rejections(self.pod, self.snapshot).by_plugin()
+        return {plugin: len(rows) for plugin, rows in found.items()}

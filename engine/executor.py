@@ -76,10 +76,7 @@ class Executor:
     def reserve(self, effects: Sequence[AtOnce]) -> Status:
         """Carries out effects that need no waiting; undoes all if one fails."""
         for effect in effects:
-            if isinstance(effect, Emit):
-                self.events.emit(effect)
-                continue
-            status = self._assume(effect)
+            status = self._at_once(effect)
             if not status.ok:
                 self.undo()
                 return status
@@ -121,8 +118,8 @@ class Executor:
 
     async def _one(self, effect: Effect) -> Status:
         match effect:
-            case AssumeObject():
-                return self._assume(effect)
+            case AssumeObject() | Emit():
+                return self._at_once(effect)
             case Patch():
                 why_not = await self.writer.patch(effect)
                 if why_not:
@@ -132,13 +129,13 @@ class Executor:
                 return Status.SUCCESS
             case Await():
                 return await self._wait(effect)
-            case Emit():
-                self.events.emit(effect)
-                return Status.SUCCESS
             case _:
                 assert_never(effect)
 
-    def _assume(self, effect: AssumeObject) -> Status:
+    def _at_once(self, effect: AtOnce) -> Status:
+        if isinstance(effect, Emit):
+            self.events.emit(effect)
+            return Status.SUCCESS
         version = effect.value.metadata.resource_version
         if not self.cache.assume_object(effect.value):
             why = f"{effect.kind} {effect.key} was changed in the meantime"

@@ -16,32 +16,14 @@ class InFlight:
         self._bindings: set[asyncio.Task[object]] = set()
         # PreBind effects, bindings by others, evictions.
         self._others: set[asyncio.Task[object]] = set()
-        self._stop: asyncio.Event | None = None
-        self._ended = False
+        self.stopping = False
+        """Tasks are to end, done or not."""
         self.fault: BaseException | None = None
 
     @property
     def bindings(self) -> int:
         """Slots in use."""
         return len(self._bindings)
-
-    @property
-    def idle(self) -> bool:
-        """True if there are no tasks."""
-        return not (self._bindings or self._others)
-
-    @property
-    def stopping(self) -> bool:
-        """Whether tasks are to end, done or not."""
-        return self._ended or (self._stop is not None and self._stop.is_set())
-
-    def until(self, stop: asyncio.Event) -> None:
-        """Tasks are to end once this is set."""
-        self._stop = stop
-
-    def end(self) -> None:
-        """Tasks are to end now."""
-        self._ended = True
 
     def bind(self, work: Coroutine[Any, Any, None]) -> None:
         """Begins a binding, in a slot."""
@@ -58,8 +40,8 @@ class InFlight:
 
     async def drain(self) -> None:
         """Waits until nothing is in flight."""
-        while not self.idle:
-            await asyncio.wait(self._bindings | self._others)
+        while tasks := self._bindings | self._others:
+            await asyncio.wait(tasks)
 
     def _start(self, work: Coroutine[Any, Any, object], among: set[asyncio.Task[object]]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -1,10 +1,10 @@
 """The newest decisions, kept in a bounded ring for questions about a pod later.
 
-A record is numbers and names, no pods, no columns: some 500 bytes, made in a few microseconds with
-every decision. Which plugin and which line gave the best nodes how much costs a look at all nodes,
-so it is worked out for as many decisions as fit into a hundredth of the time: all of them in a
-quiet cluster, some in a burst. So is what the policies' rules said, for the log line of the
-binding. What a record lacks, `berth explain` finds by deciding anew.
+A record is numbers and texts, no pods, no columns: some 500 bytes and the message, made in a few
+microseconds with every decision. Which plugin and which line gave the best nodes how much costs a
+look at all nodes, so it is worked out for as many decisions as fit into a hundredth of the time:
+all of them in a quiet cluster, some in a burst. So is what the policies' rules said, for the log
+line of the binding. What a record lacks, `berth explain` finds by deciding anew.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from typing import Any, Final
 import msgspec
 
 from engine.clock import Clock
-from engine.explain.scores import Ranking, noted, ranking
-from engine.framework.decision import FitError, Placed, Rejections
+from engine.explain.scores import Scored, noted, ranking
+from engine.framework.decision import Placed, Rejections
 from engine.framework.edge import BindOutcome
 from engine.framework.effects import Bind
 from engine.framework.frameworks import Frameworks
 from engine.framework.runtime import Framework, PluginError, Unfit
+from engine.text.display import plain
 
 MOST: Final = 4096
+_MESSAGE: Final = 4096
+"""Characters of a message, as in Events."""
 BEST: Final = 5
 """How many of the best nodes are kept with their scores."""
 _SHARE: Final = 100
@@ -40,40 +43,33 @@ class Rejected(msgspec.Struct, frozen=True):
     nodes: int
 
 
-class Detail(msgspec.Struct, frozen=True):
-    """Worked out for some decisions only."""
+class Record(msgspec.Struct, gc=False, omit_defaults=True):
+    """One decision, as told; times are in seconds. `samples` counts metrics' answers.
 
-    ranking: Ranking
-    rejected: tuple[Rejected, ...]
-
-
-class Record(msgspec.Struct, gc=False):
-    """One decision; times are in seconds, `at` since the epoch. `samples` counts metrics' answers.
-
-    Exactly one of `node`, `fit_error` and `error` is set, as in `Decision`.
+    It has a `node` or a `message`. `ties` and `best`, and why a pod with a node could not go to the
+    others, are worked out for some decisions only.
     """
 
     pod: str
     uid: str
     at: float
+    """Since the epoch."""
     seconds: float
     profile: str
     bundle: str
     generation: int
     samples: int
-    evaluated: int
-    node: str | None
-    feasible: int
-    total: float
-    fit_error: FitError | None
-    error: str
-    rejected: tuple[Rejected, ...]
-    nominated: str
-    victims: tuple[str, ...]
-    rescue: str
-    detail: Detail | None
-    outcome: str = ""
-    outcome_why: str = ""
+    nodes: int
+    node: str | None = None
+    feasible: int | None = None
+    total: float | None = None
+    message: str = ""
+    rejected: tuple[Rejected, ...] = ()
+    nominated: str = ""
+    evicts: tuple[str, ...] = ()
+    ties: int = 0
+    best: tuple[Scored, ...] = ()
+    binding: dict[str, str] | None = None
 
 
 class Records:
@@ -113,7 +109,7 @@ class Records:
         """What became of the binding is known; see `scheduler.OutcomeObserver`."""
         record = self._newest.get(effect.pod.key)
         if record is not None and (record.uid, record.node) == (effect.pod.uid, effect.node):
-            record.outcome, record.outcome_why = outcome, why
+            record.binding = {"outcome": outcome, "why": why} if why else {"outcome": outcome}
 
     def _work_out(self, record: Record, placed: Placed) -> None:
         frameworks = self._frameworks()
@@ -126,7 +122,7 @@ class Records:
         try:
             found = ranking(decision.pod, snapshot, framework, BEST)
             rejected = framework.rejections(decision.pod, snapshot)
-            record.detail = Detail(found, _rejected(rejected))
+            record.ties, record.best, record.rejected = found.ties, found.nodes, _rejected(rejected)
         except (PluginError, Unfit):
             pass  # reported by the framework; the record lacks it
         noted(placed, framework)
@@ -148,7 +144,7 @@ class Records:
 def _record(placed: Placed) -> Record:
     decision, snapshot = placed.decision, placed.snapshot
     pod, rescue = decision.pod, decision.rescue
-    return Record(
+    record = Record(
         pod.key,
         pod.uid,
         snapshot.now,
@@ -159,16 +155,17 @@ def _record(placed: Placed) -> Record:
         snapshot.signals.version,
         decision.evaluated,
         decision.node,
-        decision.feasible,
-        decision.total,
-        decision.fit_error,
-        "" if decision.error is None else " ".join(decision.error.reasons),
-        () if decision.rejections is None else _rejected(decision.rejections),
-        "" if rescue is None else rescue.nominated or "",
-        tuple([one.pod.key for one in rescue.evictions]) if rescue and rescue.evictions else (),
-        "" if rescue is None else rescue.message,
-        None,
     )
+    if decision.node is not None:
+        record.feasible, record.total = decision.feasible, decision.total
+        return record
+    record.message = plain(decision.message, _MESSAGE)
+    if decision.rejections is not None:
+        record.rejected = _rejected(decision.rejections)
+    if rescue is not None:
+        record.nominated = rescue.nominated or ""
+        record.evicts = tuple([one.pod.key for one in rescue.evictions])
+    return record
 
 
 def _rejected(found: Rejections) -> tuple[Rejected, ...]:
@@ -183,43 +180,8 @@ def _rejected(found: Rejections) -> tuple[Rejected, ...]:
     return known
 
 
-# ---- told ---------------------------------------------------------------------------------------
-
-
 def as_object(record: Record) -> dict[str, Any]:
     """A record for JSON; what is not known is left out."""
-    told: dict[str, Any] = {
-        "pod": record.pod,
-        "uid": record.uid,
-        "at": datetime.fromtimestamp(record.at, UTC).isoformat(timespec="milliseconds"),
-        "seconds": round(record.seconds, 6),
-        "profile": record.profile,
-        "bundle": record.bundle,
-        "generation": record.generation,
-        "samples": record.samples,
-        "nodes": record.evaluated,
-    }
-    if record.node is not None:
-        return told | _placed(record)
-    fit_error = record.fit_error
-    told["message"] = record.error if fit_error is None else fit_error.told(record.rescue)
-    if record.rejected:
-        told["rejected"] = msgspec.to_builtins(record.rejected)
-    if record.nominated:
-        told["nominated"] = record.nominated
-    if record.victims:
-        told["evicts"] = list(record.victims)
-    return told
-
-
-def _placed(record: Record) -> dict[str, Any]:
-    told: dict[str, Any] = {"node": record.node, "feasible": record.feasible, "total": record.total}
-    if record.outcome:
-        why = {"why": record.outcome_why} if record.outcome_why else {}
-        told["binding"] = {"outcome": record.outcome, **why}
-    detail = record.detail
-    if detail is not None:
-        told["ties"] = detail.ranking.ties
-        told["best"] = msgspec.to_builtins(detail.ranking.nodes)
-        told["rejected"] = msgspec.to_builtins(detail.rejected)
-    return told
+    at = datetime.fromtimestamp(record.at, UTC).isoformat(timespec="milliseconds")
+    told: dict[str, Any] = msgspec.to_builtins(record)
+    return told | {"at": at, "seconds": round(record.seconds, 6)}

@@ -213,7 +213,6 @@ class Scheduler:
         Raises:
             Exception: a task of ours raised it, which is a bug.
         """
-        self._in_flight.until(stop)
         stopped = asyncio.get_running_loop().create_task(stop.wait())
         stopped.add_done_callback(lambda _: self.wake())
         try:
@@ -227,7 +226,7 @@ class Scheduler:
             self._in_flight.cancel()
             raise
         finally:
-            self._in_flight.end()
+            self._in_flight.stopping = True
             stopped.cancel()
             await self.drain()
         if self._in_flight.fault is not None:

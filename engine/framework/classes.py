@@ -10,7 +10,7 @@ class alive that is unused, or whose profile is no longer in force.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary, ref
@@ -32,6 +32,7 @@ _BYTES_A_KEY: Final = 8
 _BYTES_A_GROUP: Final = 4
 """What a class may have of each row for itself."""
 _KEPT: Final = "class"
+"""What a pod remembers: `Classes._stamp` at the time, and its class."""
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -92,14 +93,6 @@ class PodClass:
         self.keys.place.forget()
 
 
-@dataclass(slots=True, eq=False)
-class _Kept:
-    """What a pod remembers: its class, and `Classes._stamp` at the time."""
-
-    name: ClassName
-    stamp: tuple[Hashable, ...]
-
-
 class Classes:
     """The classes of one profile, least recently used ones leave first."""
 
@@ -113,7 +106,8 @@ class Classes:
     ) -> None:
         """`keyed` are the plugins that have parts in class keys, as the runner knows them."""
         self._runner = runner
-        self._keys = [(name, p.class_key) for name, p in keyed]
+        self._keyed = [name for name, _ in keyed]
+        self._keys = [p.class_key for _, p in keyed]
         self._by_row = [number for number, (_, p) in enumerate(keyed) if not p.wide_key]
         self._seed = seed
         self._most_bytes = most_bytes
@@ -131,29 +125,18 @@ class Classes:
         # The newest classes, with the use that made each.
         self._new: deque[tuple[ClassName, int]] = deque()
 
-    def key(
-        self,
-        pod: PodInfo,
-        snapshot: Snapshot,
-        before: Sequence[Hashable],
-        moved: Container[str] | None,
-    ) -> tuple[Hashable, ...] | None:
+    def key(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Hashable, ...] | None:
         """The class key: pods with equal ones get equal answers. None: no other pod is alike.
-
-        If the pod had a key `before`, only plugins whose versions `moved` are asked; None: all.
 
         Raises:
             PluginError: a plugin raised.
         """
         key: list[Hashable] = []
-        name = ""
         try:
-            for name, ask in self._keys:
-                stays = moved is not None and name not in moved
-                stays = stays and type(before[len(key)]) is not Transient
-                key.append(before[len(key)] if stays else ask(pod, snapshot))
+            for ask in self._keys:
+                key.append(ask(pod, snapshot))
         except Exception as cause:
-            raise self._runner.fault(name, "PreFilter", cause) from cause
+            raise self._runner.fault(self._keyed[len(key)], "PreFilter", cause) from cause
         return None if UNSHARED in key else tuple(key)
 
     def name(self, pod: PodInfo, snapshot: Snapshot) -> ClassName | None:
@@ -164,15 +147,10 @@ class Classes:
         """
         stamp = self._stamp(snapshot)
         kept = None if pod.memo is None else pod.memo.get(_KEPT)
-        before: Sequence[Hashable] = ()
-        moved: Container[str] | None = None
-        if type(kept) is _Kept and kept.stamp[0] is self._owner:
-            if kept.stamp == stamp and not kept.name.passing:
-                return kept.name
-            before = kept.name.key
-            versions = zip(self._versions, kept.stamp[1:], stamp[1:], strict=True)
-            moved = {plugin for (plugin, _), old, new in versions if old != new}
-        key = self.key(pod, snapshot, before, moved)
+        if isinstance(kept, tuple) and kept[0] == stamp:
+            known: ClassName = kept[1]
+            return known
+        key = self.key(pod, snapshot)
         if key is None:
             return None
         found = self._names.get(key)
@@ -184,8 +162,8 @@ class Classes:
                 said = tuple([part for part in parts if part is not SILENT])
                 by_row = self._rows[parts] = ByRow(turn_of(self._seed, said))
             found = self._names[key] = ClassName(key, by_row, passing)
-        if self._keep_names:
-            pod.keys[_KEPT] = _Kept(found, stamp)
+        if self._keep_names and not found.passing:
+            pod.keys[_KEPT] = stamp, found
         return found
 
     def _stamp(self, snapshot: Snapshot) -> tuple[Hashable, ...]:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,9 +19,7 @@ from engine.framework.derived import Shared, Sharing, concerned
 from engine.framework.groupedchoice import GroupedChoice
 from engine.framework.interface import MAX_SCORE, Joint, Normalization, Scope, Scores
 from engine.framework.keycolumn import (
-    FRACTION,
     NOWHERE,
-    UNIT,
     KeyColumn,
     Lookup,
     OutOfRange,
@@ -38,7 +37,7 @@ from engine.framework.runner import (
     count_of,
 )
 from engine.framework.snapshot import BoolColumn, Cause, IntColumn, Rows, Snapshot
-from engine.framework.ties import TIE_BITS, TIE_MASK, Ties
+from engine.framework.ties import TIE_MASK, Ties
 from engine.framework.trials import Filtering
 from engine.pods.podinfo import PodInfo
 
@@ -51,7 +50,6 @@ _ALL: Final = Scope.ALL
 _NONE: Final = Normalization.NONE
 _CUSTOM: Final = Normalization.CUSTOM
 _REVERSED: Final = Normalization.BY_MAX_REVERSED
-_TO_HIGHEST: Final = (1 << 63) - 1
 _NO, _YES = b"\0", b"\1"  # a mask is searched quicker as bytes
 _Asked = TypeVar("_Asked", Filtering, Scoring)
 
@@ -60,16 +58,13 @@ class ClassUpdater:
     """See the module."""
 
     def __init__(self, runner: PluginRunner, classes: Classes) -> None:
-        self._runner = runner
-        self._sharing = Sharing()
+        self.runner = runner
+        self.sharing = Sharing()
         self._classes = classes
         self._recent: deque[GroupedChoice] = deque()
-        self._ties = Ties()
+        self.ties = Ties()
         # What was said of the last class that rows alone decide about, and its keys.
         self._last: tuple[Said | None, KeyColumn | None] = None, None
-        # Buffers to reuse: large arrays are given back to the operating system each time.
-        self._floats: Scores = np.empty(0)
-        self._ints: IntColumn = np.empty(0, dtype=np.int64)
 
     def update(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> None:
         """Brings the class up to the snapshot.
@@ -93,7 +88,7 @@ class ClassUpdater:
                 if version(snapshot) != value:
                     return False
             except Exception as cause:
-                raise self._runner.fault(name, "PreFilter", cause) from cause
+                raise self.runner.fault(name, "PreFilter", cause) from cause
         return True
 
     def _ask(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> None:
@@ -101,24 +96,26 @@ class ClassUpdater:
         known.fills, known.unfit = -1, None
         key = None if known.name is None else known.name.key
         said, like = self._last
-        alike, bad = self._runner.alike(pod, snapshot, key, said), None
+        alike, bad = self.runner.alike(pod, snapshot, key, said), None
         if alike is not None:
             pre, scorings = alike
         else:
-            like, pre = None, self._runner.pre_filter(pod, snapshot, key)
+            like, pre = None, self.runner.pre_filter(pod, snapshot, key)
             try:
-                scorings = self._runner.pre_score(pod, snapshot, pre.versions, key)
+                scorings = self.runner.pre_score(pod, snapshot, pre.versions, key)
             except PluginError as error:  # raised once scores are needed
                 scorings, bad = [], error
         keys = self._classes.column(known, wide=bool(pre.wide), alone=bad is not None)
         if not self._caught_up(keys, pod, snapshot):
-            self._fill(keys, pre, scorings, pod, snapshot, like)
+            if like is None and self._last[1] is keys:
+                self._last = None, None
+            _Asking(self, keys, pod, snapshot).fill(pre, scorings, like)
             keys.bad = keys.bad if bad is None else bad
         late = keys.late
         known.keys, known.filters = keys, pre.wide
         known.scorers = [one for one in scorings if one.result.scope is _ALL or one.name in late]
         known.wide = bool(known.filters or known.scorers)
-        own = self._runner.wide_keys
+        own = self.runner.wide_keys
         known.versions = [one for one in pre.versions if one.name in own]
         known.grouped = self._grouped(known) if known.wide else None
         known.fills = keys.fills
@@ -140,8 +137,6 @@ class ClassUpdater:
             return None
         return GroupedChoice(all_filters, all_scorers, self._recent)
 
-    # ---- rows that changed -------------------------------------------------------------------
-
     def _caught_up(self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Brings the keys up to the snapshot; False if plugins have to be asked about all rows."""
         place = keys.place
@@ -156,12 +151,13 @@ class ClassUpdater:
                 return False
             if place.generation == snapshot.generation:
                 return True
+            asking = _Asking(self, keys, pod, snapshot)
             before, row, causes = snapshot.last
             if before == place.generation:
                 place.generation = snapshot.generation
-                done = self._replayed(keys, pod, snapshot, (row,), causes)
+                done = asking.again((row,), causes)
             else:
-                done = self._read(keys, pod, snapshot)
+                done = asking.read()
         except BaseException:
             place.forget()
             raise
@@ -169,7 +165,51 @@ class ClassUpdater:
             place.forget()
         return done
 
-    def _read(self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot) -> bool:
+    def _relaid(self, keys: KeyColumn, snapshot: Snapshot) -> bool:
+        """Nodes came or went: keys of the other rows stay; False if all rows must be asked.
+
+        INVARIANT: rows that were added, freed or reused are among the changes since.
+        """
+        new = snapshot.nodes.size - len(keys.column)
+        if keys.place.layout < 0 or keys.allowed is not None or keys.lookups:
+            return False
+        ties = self.ties.of(snapshot)
+        column = keys.column
+        if new < 0 or snapshot.changes_since(keys.place.generation) is None:
+            return False
+        if keys.ties != self.ties.version:
+            turned = (column & ~TIE_MASK) | (ties[: len(column)] ^ keys.offset)
+            np.copyto(column, turned, where=column >= 0)
+            keys.ties = self.ties.version
+        if new:
+            column = np.concatenate((column, np.full(new, NOWHERE)))
+        keys.put(column)
+        keys.row = keys.unfit = None
+        keys.place.layout = snapshot.layout
+        return True
+
+    def keys_of(self, keys: KeyColumn, snapshot: Snapshot, totals: Scores, rows: Rows) -> IntColumn:
+        """Keys of rows with these total scores."""
+        found = steps_of(totals)
+        found |= self.ties.of(snapshot)[rows] ^ keys.offset
+        return found
+
+
+class _Asking(msgspec.Struct, eq=False):
+    """Asks plugins about rows of one column, for one pod on one snapshot."""
+
+    by: ClassUpdater
+    keys: KeyColumn
+    pod: PodInfo
+    snapshot: Snapshot
+    rows: Rows = slice(0)
+    """Those that are asked about at once."""
+
+    # ---- rows that changed -------------------------------------------------------------------
+
+    def read(self) -> bool:
+        """Asks again about the rows that the log names; False if all have to be asked."""
+        keys, snapshot = self.keys, self.snapshot
         pods_alone = 0 <= snapshot.nodes_generation <= keys.place.generation
         changes = keys.place.read(snapshot)
         if changes is None:
@@ -178,48 +218,41 @@ class ClassUpdater:
         union = _POD if pods_alone else int(np.bitwise_or.reduce(causes))
         if union & ~keys.causes:
             rows = concerned(changes, keys.causes)
-        return self._replayed(keys, pod, snapshot, rows, union)
+        return self.again(rows, union)
 
-    def _replayed(
-        self,
-        keys: KeyColumn,
-        pod: PodInfo,
-        snapshot: Snapshot,
-        rows: NDArray[np.intp] | tuple[int, ...],
-        union: int,
-    ) -> bool:
+    def again(self, rows: NDArray[np.intp] | tuple[int, ...], union: int) -> bool:
         """Asks again about rows that changed for these causes; False if all have to be asked."""
+        keys = self.keys
         if union & keys.touched:
             return False
-        of_shared = union & keys.shared_causes or union == _ANY
-        if of_shared and self._shared_moved(keys, pod, snapshot):
+        if (union & keys.shared_causes or union == _ANY) and self._shared_moved():
             return False
         if not union & keys.causes and union != _ANY:
             return True
-        keys.unfit, keys.at = None, snapshot
+        keys.unfit, keys.at = None, self.snapshot
         try:
             joint = keys.joint
             if joint is None or len(rows) > _FEW_ROWS:
-                return self._update_rows(keys, pod, snapshot, np.asarray(rows))
+                return self._update_rows(np.asarray(rows))
             if isinstance(rows, tuple):
-                return self._update_row(keys, joint, pod, snapshot, rows[0])
-            each = [self._update_row(keys, joint, pod, snapshot, r) for r in rows.tolist()]
+                return self._update_row(joint, rows[0])
+            each = [self._update_row(joint, r) for r in rows.tolist()]
             return all(each)
         except Exception:  # noqa: BLE001 - the full pass names the plugin, or succeeds
             return False
         finally:
             keys.at = None  # with it old samples and texts would stay, as long as the class
 
-    def _update_row(
-        self, keys: KeyColumn, joint: Joint, pod: PodInfo, snapshot: Snapshot, r: int
-    ) -> bool:
+    def _update_row(self, joint: Joint, r: int) -> bool:
+        keys = self.keys
         row = keys.row
         if row is None:
-            row = keys.row = row_of(keys, joint, pod, snapshot, self._ties.of(snapshot))
+            ties = self.by.ties.of(self.snapshot)
+            row = keys.row = row_of(keys, joint, self.pod, self.snapshot, ties)
         cells = keys.cells
         old, new = cells[r], row(r)
         if new is None:
-            return self._update_rows(keys, pod, snapshot, np.array([r]))
+            return self._update_rows(np.array([r]))
         if old != new:
             cells[r] = new
             flips = (old < 0) is not (new < 0)
@@ -230,19 +263,13 @@ class ClassUpdater:
                 return _stands(keys, (r,) if old < 0 else (), () if old < 0 else (r,))
         return True
 
-    def _update_rows(
-        self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]
-    ) -> bool:
+    def _update_rows(self, rows: NDArray[np.intp]) -> bool:
+        keys = self.keys
         if keys.allowed is not None:
             rows = rows[np.isin(rows, keys.allowed)]
-        before = keys.column[rows]
-        passed, at_once = self._passed(keys, pod, snapshot, rows)
-        totals = self._totals(keys, pod, snapshot, rows, passed, at_once)
-        places = self._ties.of(snapshot)[rows]
-        after = np.empty(len(rows), np.int64)
-        _keys(keys, totals, places, places, out=after)
-        if _NO in passed.tobytes():
-            np.putmask(after, np.logical_not(passed, out=passed), NOWHERE)
+        self.rows, before = rows, keys.column[rows]
+        passed, at_once = self._passed()
+        after = self._keys(self._totals(passed, at_once), passed)
         keys.column[rows] = after
         moved = (before ^ after) < 0
         if keys.log is not None:
@@ -254,85 +281,55 @@ class ClassUpdater:
         keys.feasible += len(came) - len(went)
         return _stands(keys, came.tolist(), went.tolist())
 
-    def _shared_moved(self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot) -> bool:
+    def _shared_moved(self) -> bool:
         """Refreshes what is shared; True if the keys have to be made anew.
 
         INVARIANT: if one class refreshes what is shared, the others notice by the stamp.
         """
-        keys.row = None
-        for one in keys.asked():
+        self.keys.row = None
+        for one in self.keys.asked():
             if one.shared is not None:
-                self._refresh(one.shared, one, pod, snapshot)
-        return keys.stamp() != keys.shared_stamp
-
-    def _relaid(self, keys: KeyColumn, snapshot: Snapshot) -> bool:
-        """Nodes came or went: keys of the other rows stay; False if all rows must be asked.
-
-        INVARIANT: rows that were added, freed or reused are among the changes since.
-        """
-        new = snapshot.nodes.size - len(keys.column)
-        if keys.place.layout < 0 or keys.allowed is not None or keys.lookups:
-            return False
-        ties = self._ties.of(snapshot)
-        column = keys.column
-        if new < 0 or snapshot.changes_since(keys.place.generation) is None:
-            return False
-        if keys.ties != self._ties.version:
-            turned = (column & ~TIE_MASK) | (ties[: len(column)] ^ keys.offset)
-            np.copyto(column, turned, where=column >= 0)
-            keys.ties = self._ties.version
-        if new:
-            column = np.concatenate((column, np.full(new, NOWHERE, dtype=np.int64)))
-            keys.column, keys.cells = column, column.data
-        if keys.log is not None:
-            keys.log.forget()
-        keys.row = keys.unfit = None
-        keys.place.layout = snapshot.layout
-        return True
+                self._refresh(one.shared, one)
+        return self.keys.stamp() != self.keys.shared_stamp
 
     # ---- all rows ----------------------------------------------------------------------------
 
-    def _fill(
-        self,
-        keys: KeyColumn,
-        pre: PreFiltered,
-        scorings: list[Scoring],
-        pod: PodInfo,
-        snapshot: Snapshot,
-        like: KeyColumn | None = None,
-    ) -> None:
+    def fill(self, pre: PreFiltered, scorings: list[Scoring], like: KeyColumn | None) -> None:
         """Asks all plugins of scope ROW about all rows, in the places that they have in `like`."""
+        keys, snapshot, runner = self.keys, self.snapshot, self.by.runner
         keys.place.forget()
         keys.fills += 1
         keys.row = keys.bad = keys.unfit = None
-        own = self._runner.wide_keys
-        keys.versions = [one for one in pre.versions if one.name not in own]
+        keys.versions = [one for one in pre.versions if one.name not in runner.wide_keys]
         keys.allowed = None if pre.allowed is None else np.flatnonzero(pre.allowed)
         if like is not None:
             keys.arrange_as(like)
-            if self._join(keys, pod, like.joint_scorers):
+            if self._join(like.joint_scorers):
                 like = None
         if like is None:
-            if self._last[1] is keys:
-                self._last = None, None
-            keys.by_row = [self._with_shared(one, "filter", pod, snapshot) for one in pre.by_row]
+            keys.by_row = [self._with_shared(one, "filter") for one in pre.by_row]
             scorings = [
-                self._with_shared(one, "score", pod, snapshot) if _of_rows(one) else one
-                for one in scorings
+                self._with_shared(one, "score") if _of_rows(one) else one for one in scorings
             ]
-            scorings = self._join(keys, pod, scorings)
+            scorings = self._join(scorings)
         size = snapshot.nodes.size
-        rows: Rows = slice(0, size) if keys.allowed is None else keys.allowed
-        passed, at_once = self._passed(keys, pod, snapshot, rows)
+        self.rows = rows = slice(0, size) if keys.allowed is None else keys.allowed
+        passed, at_once = self._passed()
         keys.feasible = int(np.count_nonzero(passed))
         if like is None:
-            self._place_scorers(keys, scorings, pod, snapshot, rows, passed, wide=bool(pre.wide))
+            self._place_scorers(scorings, passed, wide=bool(pre.wide))
         try:
-            totals = self._totals(keys, pod, snapshot, rows, passed, at_once)
+            totals = self._totals(passed, at_once)
         except OutOfRange as fault:
-            keys.bad = self._runner.out_of_range(str(fault))
+            keys.bad = runner.out_of_range(str(fault))
             totals = np.zeros(len(passed))
-        self._write(keys, snapshot, rows, passed, totals)
+        fresh = self._keys(totals, passed)
+        if keys.allowed is None:
+            keys.put(fresh)
+        else:
+            keys.put(np.full(size, NOWHERE))
+            keys.column[rows] = fresh
+        keys.ties = self.by.ties.version
         if like is None:
             keys.shared_stamp = keys.stamp()
             keys.causes = keys.shared_causes = 0
@@ -342,43 +339,18 @@ class ClassUpdater:
                 keys.shared_causes |= causes if one.shared is not None else 0
         keys.place.layout, keys.place.generation = snapshot.layout, snapshot.generation
 
-    def _write(
-        self, keys: KeyColumn, snapshot: Snapshot, rows: Rows, passed: BoolColumn, totals: Scores
-    ) -> None:
-        size, count = snapshot.nodes.size, len(passed)
-        if keys.log is not None:
-            keys.log.forget()
-        if len(keys.column) != size:
-            keys.column = np.empty(size, dtype=np.int64)
-            keys.cells = keys.column.data
-        ties, keys.ties = self._ties.of(snapshot), self._ties.version
-        if len(self._ints) < count:
-            self._ints = np.empty(count, np.int64)
-        buffer = self._ints[:count]
-        whole = isinstance(rows, slice)
-        fresh = keys.column if whole else np.empty(count, np.int64)
-        _keys(keys, totals, ties if whole else ties[rows], buffer, out=fresh)
-        if keys.feasible < count:
-            # No branch per row: the minimum with NOWHERE where it fails, with the limit elsewhere.
-            np.multiply(passed, _TO_HIGHEST, out=buffer)
-            buffer += NOWHERE
-            np.minimum(fresh, buffer, out=fresh)
-            np.maximum(fresh, NOWHERE, out=fresh)  # NaN became the least int64
-        if not whole:
-            keys.column[:] = NOWHERE
-            keys.column[rows] = fresh
-
-    def _with_shared(self, of: _Asked, point: str, pod: PodInfo, snapshot: Snapshot) -> _Asked:
+    def _with_shared(self, of: _Asked, point: str) -> _Asked:
         """The same with its mask or raw scores, if classes share them."""
         result = of.result
         if result.shared is None:
             return of
-        shared = self._sharing.of(of.name, point, result.shared, result.causes)
-        self._refresh(shared, of, pod, snapshot)
+        shared = self.by.sharing.of(of.name, point, result.shared, result.causes)
+        self._refresh(shared, of)
         return of._replace(shared=shared)
 
-    def _join(self, keys: KeyColumn, pod: PodInfo, scorings: list[Scoring]) -> list[Scoring]:
+    def _join(self, scorings: list[Scoring]) -> list[Scoring]:
         """Finds a joint of one of the filters and some of the scores; returns the other scores."""
+        keys = self.keys
         keys.filters = by_row = keys.by_row
         keys.joint, keys.joint_scorers = None, []
         for filtering in by_row:
@@ -390,7 +362,7 @@ class ClassUpdater:
                 for one in scorings
                 if one.shared is None and _is_plain(one)
             }
-            joint = self._runner.guard(filtering.name, "Filter", join, pod, scorers)
+            joint = self.by.runner.guard(filtering.name, "Filter", join, self.pod, scorers)
             if joint is not None:
                 keys.joint, keys.joint_name, mine = joint, filtering.name, joint.scorers
                 keys.filters = [one for one in by_row if one is not filtering]
@@ -398,78 +370,56 @@ class ClassUpdater:
                 return [one for one in scorings if one.name not in mine]
         return scorings
 
-    def _refresh(
-        self, shared: Shared, of: Filtering | Scoring, pod: PodInfo, snapshot: Snapshot
-    ) -> None:
-        if shared.at(snapshot):
+    def _refresh(self, shared: Shared, of: Filtering | Scoring) -> None:
+        if shared.at(self.snapshot):
             return
 
         def ask(rows: Rows) -> NDArray[Any]:
             if isinstance(of, Filtering):
-                passed = self._runner.mask(of, pod, snapshot, rows)
+                passed = self.by.runner.mask(of, self.pod, self.snapshot, rows)
                 return np.ones(count_of(rows), dtype=np.bool_) if passed is None else passed
-            raw = self._runner.raw(of, pod, snapshot, rows)
+            raw = self.by.runner.raw(of, self.pod, self.snapshot, rows)
             return np.zeros(count_of(rows)) if raw is None else raw
 
-        shared.refresh(snapshot, ask)
+        shared.refresh(self.snapshot, ask)
 
     # ---- which scores are in the keys --------------------------------------------------------
 
-    def _place_scorers(
-        self,
-        keys: KeyColumn,
-        scorings: list[Scoring],
-        pod: PodInfo,
-        snapshot: Snapshot,
-        rows: Rows,
-        passed: BoolColumn,
-        *,
-        wide: bool,
-    ) -> None:
+    def _place_scorers(self, scorings: list[Scoring], passed: BoolColumn, *, wide: bool) -> None:
         """Which scores go into the keys, and how; the others are asked in every cycle.
 
         So are all that depend on the set of feasible nodes, if a wide filter decides about that.
         """
+        keys, feasible = self.keys, passed
         keys.scorers, keys.lookups, keys.uniform = [], [], []
-        keys.base, keys.touched, keys.whole = 0.0, 0, True
-        keys.late = frozenset()
-        feasible = passed
+        keys.base, keys.touched, keys.late = 0.0, 0, frozenset()
+        if keys.allowed is not None:
+            feasible = np.zeros(self.snapshot.nodes.size, dtype=np.bool_)
+            feasible[keys.allowed] = passed
         for scoring in scorings:
             result = scoring.result
             if scoring.shared is not None and scoring.shared.uniform:
                 if result.normalization is _REVERSED:
                     keys.base += scoring.weight * MAX_SCORE
                 keys.uniform.append(scoring)
-                continue
-            if _is_plain(scoring):
+            elif _is_plain(scoring):
                 keys.scorers.append(scoring)
+            elif result.scope is _ALL:
                 continue
-            if result.scope is _ALL:
-                continue
-            if wide:
+            elif wide:
                 keys.late |= {scoring.name}
-                continue
-            if feasible is passed and not isinstance(rows, slice):
-                feasible = np.zeros(snapshot.nodes.size, dtype=np.bool_)
-                feasible[rows] = passed
-            if _of_rows(scoring):
-                self._normalize(keys, scoring, pod, snapshot, feasible)
+            elif _of_rows(scoring):
+                self._normalize(scoring, feasible)
             else:
-                self._of_feasible(keys, scoring, pod, snapshot, feasible)
+                self._of_feasible(scoring, feasible)
 
-    def _normalize(
-        self,
-        keys: KeyColumn,
-        scoring: Scoring,
-        pod: PodInfo,
-        snapshot: Snapshot,
-        feasible: BoolColumn,
-    ) -> None:
+    def _normalize(self, scoring: Scoring, feasible: BoolColumn) -> None:
         """Adds raw scores of rows, normalised by the highest of the feasible ones."""
+        keys, snapshot, runner = self.keys, self.snapshot, self.by.runner
         shared, how = scoring.shared, scoring.result.normalization
         if shared is None:
             keys.touched |= int(scoring.result.causes)
-            raw = self._runner.raw(scoring, pod, snapshot, slice(0, snapshot.nodes.size))
+            raw = runner.raw(scoring, self.pod, snapshot, slice(0, snapshot.nodes.size))
             if raw is None:
                 return
             raw = raw.copy()
@@ -479,7 +429,7 @@ class ClassUpdater:
         top = float(among.max(initial=0.0))
         fresh = None if shared is None else shared.normal.get(top)
         if among.min(initial=0.0) < 0:
-            keys.bad = self._runner.out_of_range(scoring.name)
+            keys.bad = runner.out_of_range(scoring.name)
         if fresh is None:
             # Infeasible rows may be above the top: once feasible they need a key as well.
             fresh = np.clip(by_top(how, raw, top), 0.0, MAX_SCORE)
@@ -488,52 +438,42 @@ class ClassUpdater:
         many = int(np.count_nonzero(among == top))
         keys.lookups.append(Lookup(scoring, fresh, scoring.weight, raw, top, many))
 
-    def _of_feasible(
-        self,
-        keys: KeyColumn,
-        scoring: Scoring,
-        pod: PodInfo,
-        snapshot: Snapshot,
-        feasible: BoolColumn,
-    ) -> None:
+    def _of_feasible(self, scoring: Scoring, feasible: BoolColumn) -> None:
         """Adds scores that the plugin gives to the feasible nodes."""
-        result = scoring.result
+        keys, snapshot, result = self.keys, self.snapshot, scoring.result
+        runner, sharing = self.by.runner, self.by.sharing
         keys.touched |= int(result.causes)
-        keys.whole = False
-        rows_set = self._sharing.feasible(feasible)
-        kept_as = None
+        rows, kept_as = np.flatnonzero(feasible), None
         if result.shared is not None and not result.causes:
             versions = [value for name, _, value in keys.versions if name == scoring.name]
-            kept_as = scoring.name, result.shared, snapshot.layout, *versions
-        found = None if kept_as is None else rows_set.scores.get(kept_as)
+            kept_as = scoring.name, result.shared, snapshot.layout, feasible.tobytes(), *versions
+        found = sharing.scores.get(kept_as)
         if found is None:
             try:
-                raw = self._runner.raw(scoring, pod, snapshot, rows_set.rows)
-                scores = None if raw is None else self._runner.normalized(scoring, raw)
+                raw = runner.raw(scoring, self.pod, snapshot, rows)
+                scores = None if raw is None else runner.normalized(scoring, raw)
             except PluginError as error:
                 keys.bad = error
                 return
             column = np.zeros(snapshot.nodes.size)
             if scores is not None:
-                column[rows_set.rows] = scores
+                column[rows] = scores
             found = column, 0.0 if scores is None else scoring.weight
             if kept_as is not None:
-                rows_set.keep(kept_as, *found)
+                sharing.keep(kept_as, *found)
         keys.lookups.append(Lookup(scoring, *found))
 
     # ---- masks and totals --------------------------------------------------------------------
 
-    def _passed(
-        self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot, rows: Rows
-    ) -> tuple[BoolColumn, Scores | None]:
+    def _passed(self) -> tuple[BoolColumn, Scores | None]:
         """The rows that pass all filters of scope ROW, and the joint's totals, if it gives any.
 
         Both are borrowed.
         """
-        joint, filters = keys.joint, keys.filters
-        at_once = None
+        keys, snapshot, rows, runner = self.keys, self.snapshot, self.rows, self.by.runner
+        joint, filters, at_once = keys.joint, keys.filters, None
         if joint is not None:
-            at_once = self._runner.guard(keys.joint_name, "Filter", joint.totals, snapshot, rows)
+            at_once = runner.guard(keys.joint_name, "Filter", joint.totals, snapshot, rows)
         if at_once is None:
             passed, totals, filters = snapshot.nodes.present[rows].copy(), None, keys.by_row
         else:
@@ -541,22 +481,14 @@ class ClassUpdater:
         for filtering in filters:
             shared = filtering.shared
             if shared is None:
-                own = self._runner.mask(filtering, pod, snapshot, rows)
+                own = runner.mask(filtering, self.pod, snapshot, rows)
                 if own is not None:
                     passed &= own
             elif not shared.uniform:
                 passed &= shared.column[rows]
         return passed, totals
 
-    def _totals(
-        self,
-        keys: KeyColumn,
-        pod: PodInfo,
-        snapshot: Snapshot,
-        rows: Rows,
-        passed: BoolColumn,
-        at_once: Scores | None,
-    ) -> Scores:
+    def _totals(self, passed: BoolColumn, at_once: Scores | None) -> Scores:
         """The weighted sums of the scores in the keys, added in the order of `row_of`. Borrowed.
 
         `at_once` are the sums of the joint.
@@ -564,39 +496,25 @@ class ClassUpdater:
         Raises:
             OutOfRange: a score of a row that passes is not in 0..100.
         """
-        totals, scorers = at_once, keys.scorers
-        first = totals is None
+        totals, scorers = at_once, self.keys.scorers
         if totals is None:
-            count = len(passed)
-            if len(self._floats) < count:
-                self._floats = np.empty(count)
-            totals = self._floats[:count]
-            scorers = [*keys.joint_scorers, *keys.scorers]
-        parts = [(one.weight, one.column[rows]) for one in keys.lookups]
+            totals = np.zeros(len(passed))
+            scorers = [*self.keys.joint_scorers, *scorers]
         for scoring in scorers:
-            raw = self._baked(scoring, pod, snapshot, rows, passed)
-            if raw is None:
-                continue
-            if first:
-                np.multiply(raw, scoring.weight, out=totals)
-                first = False
-            else:
+            raw = self._baked(scoring, passed)
+            if raw is not None:
                 totals += raw if scoring.weight == 1 else raw * scoring.weight
-        if first:
-            totals[:] = 0.0
-        for weight, part in parts:
-            totals += part if weight == 1 else part * weight
+        for lookup in self.keys.lookups:
+            part = lookup.column[self.rows]
+            totals += part if lookup.weight == 1 else part * lookup.weight
         return totals
 
-    def _baked(
-        self, scoring: Scoring, pod: PodInfo, snapshot: Snapshot, rows: Rows, passed: BoolColumn
-    ) -> Scores | None:
+    def _baked(self, scoring: Scoring, passed: BoolColumn) -> Scores | None:
         raw: Scores | None
-        shared = scoring.shared
-        if shared is None:
-            raw = self._runner.raw(scoring, pod, snapshot, rows)
+        if scoring.shared is None:
+            raw = self.by.runner.raw(scoring, self.pod, self.snapshot, self.rows)
         else:
-            raw = shared.column[rows]
+            raw = scoring.shared.column[self.rows]
         if raw is None or not len(raw):
             return None
         if np.minimum.reduce(raw) < 0 or np.maximum.reduce(raw) > MAX_SCORE:
@@ -606,27 +524,15 @@ class ClassUpdater:
             raw = np.clip(raw, 0.0, MAX_SCORE)
         return raw
 
-    def keys_of(
-        self, keys: KeyColumn, snapshot: Snapshot, totals: Scores, rows: NDArray[np.intp]
-    ) -> IntColumn:
-        """Keys of rows with these total scores."""
-        return steps_of(totals) | (self._ties.of(snapshot)[rows] ^ keys.offset)
-
-
-def _keys(
-    keys: KeyColumn, totals: Scores, places: IntColumn, buffer: IntColumn, *, out: IntColumn
-) -> None:
-    """Writes the keys for totals, and overwrites these; `places` may serve as the `buffer`."""
-    totals *= UNIT if keys.whole else FRACTION
-    if keys.scorers or keys.lookups:  # rows without a node may have scores that are no numbers
-        with np.errstate(invalid="ignore"):
-            out[:] = totals
-    else:
-        out[:] = totals
-    if not keys.whole:
-        np.left_shift(out, TIE_BITS, out=out)
-    np.bitwise_xor(places, keys.offset, out=buffer)
-    np.bitwise_or(out, buffer, out=out)
+    def _keys(self, totals: Scores, passed: BoolColumn) -> IntColumn:
+        """Keys of the rows, those that did not pass included; overwrites both."""
+        if _NO not in passed.tobytes():
+            return self.by.keys_of(self.keys, self.snapshot, totals, self.rows)
+        failed = np.logical_not(passed, out=passed)
+        np.putmask(totals, failed, 0.0)  # without a node scores may be no numbers
+        found = self.by.keys_of(self.keys, self.snapshot, totals, self.rows)
+        np.putmask(found, failed, NOWHERE)
+        return found
 
 
 def _stands(keys: KeyColumn, came: Any, went: Any) -> bool:  # noqa: ANN401 - rows

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.interface import Scores
-from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
+from engine.framework.snapshot import Cause, Rows, Snapshot
 
 _ANY: Final = int(Cause.ANY)
 _POD: Final = int(Cause.POD)
 NO_CELLS: Final = memoryview(b"")
-_MOST_SETS: Final = 64
-_MOST_OF_A_SET: Final = 16
-_BYTES_OF_SETS: Final = 32 << 20
+_MOST_EXTREMA: Final = 16
+_MOST_SCORES: Final = 256
+_BYTES_OF_SCORES: Final = 32 << 20
 Changes = tuple[NDArray[np.intp], NDArray[np.integer]]
 """Rows, each once, and why each changed."""
 
@@ -121,26 +121,9 @@ class Shared:
 
     def keep(self, extremum: float, column: Scores) -> None:
         """Keeps scores normalised by an extremum, a few: each class may have its own extremum."""
-        if len(self.normal) >= _MOST_OF_A_SET:
+        if len(self.normal) >= _MOST_EXTREMA:
             self.normal.clear()
         self.normal[extremum] = column
-
-
-class FeasibleSet:
-    """A set of feasible rows, and the scores that plugins gave to exactly these."""
-
-    __slots__ = ("rows", "scores")
-
-    def __init__(self, passed: BoolColumn) -> None:
-        self.rows = np.flatnonzero(passed)
-        self.scores: dict[Hashable, tuple[Scores, float]] = {}
-        """A column of all rows, 0 outside the set, and its weight: 0 if the plugin abstains."""
-
-    def keep(self, key: Hashable, column: Scores, weight: float) -> None:
-        """Keeps the scores of the set."""
-        if len(self.scores) >= _MOST_OF_A_SET:
-            self.scores.clear()
-        self.scores[key] = column, weight
 
 
 class Sharing:
@@ -149,7 +132,11 @@ class Sharing:
     def __init__(self) -> None:
         # Weak: most classes with a key of their own are gone soon.
         self._shared: WeakValueDictionary[Hashable, Shared] = WeakValueDictionary()
-        self._sets: dict[bytes, FeasibleSet] = {}
+        self.scores: dict[Hashable, tuple[Scores, float]] = {}
+        """What plugins gave to a set of feasible rows, which is part of the key.
+
+        A column of all rows, 0 outside the set, and its weight: 0 if the plugin abstains.
+        """
 
     def of(self, name: str, point: str, key: Hashable, causes: Cause) -> Shared:
         """The column of a plugin for this key; a new one is empty."""
@@ -158,14 +145,9 @@ class Sharing:
             found = self._shared[name, point, key] = Shared(int(causes))
         return found
 
-    def feasible(self, passed: BoolColumn) -> FeasibleSet:
-        """The set of these rows: the same for classes that can go to the same nodes."""
-        key = passed.tobytes()
-        found = self._sets.pop(key, None)
-        if found is None:
-            full = _MOST_OF_A_SET * np.float64().nbytes * max(len(passed), 1)
-            while len(self._sets) >= min(_MOST_SETS, max(_BYTES_OF_SETS // full, 1)):
-                del self._sets[next(iter(self._sets))]
-            found = FeasibleSet(passed)
-        self._sets[key] = found
-        return found
+    def keep(self, key: Hashable, column: Scores, weight: float) -> None:
+        """Keeps the scores of a set; the oldest make room."""
+        most = min(_MOST_SCORES, _BYTES_OF_SCORES // max(column.nbytes, 1))
+        while len(self.scores) >= max(most, 1):
+            del self.scores[next(iter(self.scores))]
+        self.scores[key] = column, weight

@@ -5,13 +5,11 @@ They share the queue, and with it the plugin that sorts it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 from engine.framework.events import ClusterEventWithHint, HintFn, QueueingHint, Seen, never
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot
-from engine.framework.status import Status
 from engine.pods.podinfo import PodInfo
 
 
@@ -22,9 +20,8 @@ class Frameworks:
         """At least one, each of another scheduler name, all with the same bundle."""
         self._first = frameworks[0]
         self._by_name = {one.profile.scheduler_name: one for one in frameworks}
-        self.bundle = self._first.bundle
-        self.sorter = self._first.sorter
-        """The plugin that sorts the queue."""
+        self.sorter, self.sort_key = self._first.sorter, self._first.sort_key
+        """The plugin that sorts the queue, and the keys by which it does."""
         self.gates_volatile = any(one.gates_volatile for one in frameworks)
         """Whether PreEnqueue looks at more than the pod."""
         self.keys_volatile = any(one.keys_volatile for one in frameworks)
@@ -39,28 +36,6 @@ class Frameworks:
     def of(self, pod: PodInfo) -> Framework:
         """The one that decides for the pod: by name, the first for a pod that names none."""
         return self._by_name.get(pod.pod.spec.scheduler_name, self._first)
-
-    def sort_key(self, pod: PodInfo, queued_at: float, snapshot: Snapshot) -> tuple[Any, ...]:
-        """See `Framework.sort_key`."""
-        return self._first.sort_key(pod, queued_at, snapshot)
-
-    def pre_enqueue(self, pod: PodInfo, snapshot: Snapshot) -> Status:
-        """See `Framework.pre_enqueue`."""
-        return self.of(pod).pre_enqueue(pod, snapshot)
-
-    def recheck_at(self, pod: PodInfo, snapshot: Snapshot, plugins: frozenset[str]) -> float:
-        """See `Framework.recheck_at`."""
-        return self.of(pod).recheck_at(pod, snapshot, plugins)
-
-    def kin(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
-        """See `Framework.kin`."""
-        return self.of(pod).kin(pod, snapshot)
-
-    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
-        """See `Framework.class_key`; pods of two profiles are of two classes."""
-        framework = self.of(pod)
-        key = framework.class_key(pod, snapshot)
-        return None if key is None else (framework.profile.scheduler_name, key)
 
     def hints(self) -> Mapping[str, Sequence[ClusterEventWithHint]]:
         """See `Framework.hints`; each speaks for the pods of its profile alone."""

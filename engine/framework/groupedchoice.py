@@ -170,8 +170,8 @@ class GroupedChoice:
         self._groups: Grouped = members[0] if together is None else together
         self._group_of: memoryview[Any] = self._groups.column.data
         self._recent = recent
-        self._column: IntColumn | None = None
-        self._seen = 0
+        self._seen = -1
+        """The end of the log of keys, -1 before the first choice and if a plugin raised."""
         self._live: list[int] = []
         self._steps: list[int] = []
         self._leaders: _Leaders | None = None
@@ -186,8 +186,7 @@ class GroupedChoice:
         column, log = keys.column, keys.log
         if log is None:
             log = keys.log = ChangeLog()
-        touched = log.since(self._seen) if column is self._column else None
-        self._column, self._seen = None, log.end  # for when a plugin raises
+        touched, self._seen = log.since(self._seen), -1
         if moved is None or touched is None:
             self._leaders = None
             self._recount(column, keys.feasible)
@@ -196,7 +195,7 @@ class GroupedChoice:
         live = self._passing() if self._filters else self._live
         feasible = sum(live)
         self._steps = steps = self._steps_of(live) if feasible else []
-        self._column = column
+        self._seen = log.end
         if not feasible:
             return -1, NOWHERE, 0
         if self._leaders is None:
@@ -208,11 +207,6 @@ class GroupedChoice:
     def forget(self) -> None:
         """Keeps the best rows no longer."""
         self._leaders = None
-
-    def more(self, row: int) -> int:
-        """What the last answer by groups adds to the key of a row."""
-        found: int = self._steps[self._group_of[row]]
-        return found
 
     def every(self, column: IntColumn) -> IntColumn:
         """(N,) the keys of all rows, with the last answers by groups added."""

@@ -121,8 +121,6 @@ class KeyColumn:
     shared_stamp: int = 0
     """The `stamp` with which the keys were made."""
     feasible: int = 0
-    whole: bool = True
-    """Whether all scores are whole numbers, so that a key holds the exact total."""
     unfit: Rejections | None = None
     """Why no node is feasible, until something changes that matters to it."""
     told: Sequence[Hashable] = ()
@@ -139,11 +137,17 @@ class KeyColumn:
         assert self.at is not None
         return self.at
 
+    def put(self, column: IntColumn) -> None:
+        """All keys may be others now."""
+        self.column, self.cells = column, column.data
+        if self.log is not None:
+            self.log.forget()
+
     def arrange_as(self, like: KeyColumn) -> None:
         """Looks at filters and scores in the same places, those of the joint aside."""
         self.by_row, self.scorers, self.uniform = like.by_row, like.scorers, like.uniform
-        self.base, self.causes, self.whole = like.base, like.causes, like.whole
-        self.late, self.touched, self.lookups = like.late, like.touched, []
+        self.base, self.causes, self.late = like.base, like.causes, like.late
+        self.touched, self.lookups = like.touched, []
         self.shared_causes, self.shared_stamp = like.shared_causes, like.shared_stamp
 
     def asked(self) -> list[Filtering | Scoring]:
@@ -197,18 +201,6 @@ def row_of(
     return row
 
 
-def total_of(keys: KeyColumn, pod: PodInfo, snapshot: Snapshot, row: int) -> float:
-    """The exact total score of a feasible row."""
-    at_once = None if keys.joint is None else keys.joint.row(snapshot)(row)
-    apart = [*keys.joint_scorers, *keys.scorers] if at_once is None else keys.scorers
-    total = keys.base + (at_once or 0.0)
-    for scoring in apart:
-        total += scoring.weight * _score(scoring, pod, lambda: snapshot)(row)
-    for lookup in keys.lookups:
-        total += lookup.weight * lookup.cells[row]
-    return total
-
-
 def _masks(keys: KeyColumn, snapshot: Snapshot) -> list[memoryview[Any]]:
     """Masks that are all True for a feasible row."""
     masks = [snapshot.nodes.present.data]
@@ -252,5 +244,6 @@ def _score(scoring: Scoring, pod: PodInfo, at: At) -> Callable[[int], float]:
 
 def steps_of(totals: Scores) -> IntColumn:
     """Total scores as in keys, without the place among ties."""
-    steps: IntColumn = (totals * FRACTION).astype(np.int64) << TIE_BITS
+    steps: IntColumn = (totals * FRACTION).astype(np.int64)
+    steps <<= TIE_BITS
     return steps

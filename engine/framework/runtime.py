@@ -97,7 +97,11 @@ class Framework:
         """Whether a plugin puts some candidates before others whatever their scores."""
         self._tiers = [(name, p.tiers) for name, p in plugins if p.tiers]
         self._gangs = [(name, p.gang, p.kin) for name, p in plugins if p.gang and p.kin]
+        self.gangs = bool(self._gangs)
+        """Whether a plugin knows gangs."""
         self._post_filters = [(n, p.post_filter) for n, p in at("postFilter") if p.post_filter]
+        self.has_post_filter = bool(self._post_filters)
+        """Whether there is a PostFilter."""
         self._post_filter_keys = [p.post_filter_key for _, p in plugins if p.post_filter_key]
         self.filters, self.pre_filters = (
             tuple([one for one in at(point) if one[1].filter or one[1].pre_filter])
@@ -192,11 +196,6 @@ class Framework:
                         yield name
 
     # ---- gangs -------------------------------------------------------------------------------
-
-    @property
-    def gangs(self) -> bool:
-        """Whether a plugin knows gangs."""
-        return bool(self._gangs)
 
     def kin(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         """The key of the pod's gang; None if it is in none.
@@ -298,7 +297,7 @@ class Framework:
         Raises:
             PluginError: a plugin raised, or a score is outside 0..100.
         """
-        if not _still_normal(known, candidates):
+        if known.keys.lookups and len(candidates) < known.keys.feasible:
             return self._fresh_keys(known, pod, snapshot, candidates)
         keys = known.keys.column[candidates]
         totals = np.zeros(len(candidates))
@@ -396,11 +395,6 @@ class Framework:
                 answers.append((scoring.name, scoring.weight, raw, normal))
         return answers
 
-    @property
-    def has_post_filter(self) -> bool:
-        """Whether there is a PostFilter."""
-        return bool(self._post_filters)
-
     def post_filter_key(self, pod: PodInfo) -> Hashable:
         """Equal for pods of a class with the same PostFilter result; None: none is alike."""
         own = tuple([ask(pod) for ask in self._post_filter_keys])
@@ -450,14 +444,3 @@ NO_POST_FILTER: Final = PostFilterResult(unschedulable())
 
 def _log_fault(fault: PluginError) -> None:
     log.error("%s", fault, exc_info=fault.__cause__)
-
-
-def _still_normal(known: PodClass, candidates: Candidates) -> bool:
-    """Whether the scores in the keys of the class are right for these candidates alone."""
-    lookups = known.keys.lookups
-    if not lookups or len(candidates) == known.keys.feasible:
-        return True
-    return all(
-        one.raw is not None and float(one.raw[candidates].max(initial=0.0)) == one.top
-        for one in lookups
-    )

@@ -332,7 +332,7 @@ async def filled(made, *nodes):
 
 
 async def evicted(made):
-    await until(lambda: made.scheduler._in_flight.idle)
+    await made.scheduler.drain()
     return sorted(made.edge.evictions)
 
 
