@@ -199,10 +199,6 @@ class PodTable(PodColumns):
             del self._ledgers[name]
         self._asked.clear()
 
-    def forget_label(self, label: str) -> None:
-        """Nobody counts by the values of this label any more."""
-        self._kinds.forget(label)
-
     def add(self, pod: PodInfo, node_row: int) -> None:
         """Gives the pod a row."""
         row = len(self._pods)

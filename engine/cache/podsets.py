@@ -277,7 +277,6 @@ class PodSetIndex:
             self._named[label] -= 1
             if not self._named[label]:
                 del self._named[label]
-                self._pods.forget_label(label)
 
 
 def _labels(selector: Selector) -> set[str]:
