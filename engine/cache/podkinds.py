@@ -99,7 +99,8 @@ class Kinds:
             asked.append(Requirement(_NAMESPACE, "In", tuple(namespaces)))
         if not terminating:
             asked.append(_NOT_DELETING)
-        demanded, without = [], []
+        demanded: list[_Numbers] = []
+        without: list[_Numbers] = []
         for requirement in asked:
             demands = requirement.operator in ("In", "Exists")
             (demanded if demands else without).append(self._met(requirement))
@@ -113,9 +114,11 @@ class Kinds:
         return marked
 
     def _met(self, requirement: Requirement) -> _Numbers:
-        """Those that have the label, with one of the values if any are named."""
-        values = self._with.get(requirement.key, {})
-        some = [values.get(text, ()) for text in requirement.values] or list(values.values())
+        """Those that have the label, with one of the values if the operator is about values."""
+        key, operator, wanted = requirement
+        values = self._with.get(key, {})
+        named = wanted if operator in ("In", "NotIn") else values
+        some = [values.get(text, ()) for text in named]
         return some[0] if len(some) == 1 else set().union(*some)
 
 

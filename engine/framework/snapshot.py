@@ -11,10 +11,9 @@ from engine.cache.nodes import NodeColumns, annotation_column, label_column
 from engine.cache.nominations import Nominations
 from engine.cache.otherpods import OtherPods, QueueTimes
 from engine.cache.pods import Ledger, PodColumns
-from engine.cache.podsets import Tally
+from engine.cache.podsets import CountedTerm, Tally
 from engine.cache.ports import Ports
 from engine.cache.snapshot import Signals, Snapshot, Waiting
-from engine.cache.terms import CountedTerm
 
 __all__ = [
     "BoolColumn",

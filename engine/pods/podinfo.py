@@ -73,10 +73,6 @@ _Items = tuple[tuple[str, Quantity], ...]
 class UnreadablePod(ValueError):  # noqa: N818 - what it is, not that it is an error
     """A quantity of the pod cannot be read. The API server lets no such pod in; files may."""
 
-    def __init__(self, pod: Pod, path: str, reason: str) -> None:
-        super().__init__(f"pod {pod.metadata.namespace}/{pod.metadata.name}: {path}: {reason}")
-        self.path = path
-
 
 class Readings:
     """What a pod asks for, worked out; one for all pods that ask for the same."""
@@ -186,21 +182,12 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
         return self.pod.metadata.deletion_timestamp is not None
 
 
-def make_pod_info(pod: Pod, known: PodInfo | None = None) -> PodInfo:
+def make_pod_info(pod: Pod) -> PodInfo:
     """Works out the pod's effective requests. About 3 microseconds if they were seen before.
-
-    `known` is how the same pod was before, if it is known.
 
     Raises:
         UnreadablePod: a quantity is none; the message names its field.
     """
-    if (
-        known is not None
-        and known.pod.spec == pod.spec
-        and is_settled(pod)
-        and is_settled(known.pod)
-    ):
-        return PodInfo(pod, known.readings)
     try:
         return PodInfo(pod, _settled(_spec_of(pod)) if is_settled(pod) else _resizing(pod))
     except ValueError as cause:
@@ -519,13 +506,14 @@ def _rounded(amounts: _Exact) -> dict[str, int]:
 
 def _located(pod: Pod, cause: ValueError) -> UnreadablePod:
     """Finds the first field that is no quantity."""
+    own = f"pod {pod.metadata.namespace}/{pod.metadata.name}"
     for path, resources in _resource_lists(msgspec.to_builtins(pod)):
         for name, quantity in resources.items():
             try:
                 parse(quantity)
             except ValueError as reason:
-                return UnreadablePod(pod, f"{path}.{name}", str(reason))
-    return UnreadablePod(pod, "resources", str(cause))
+                return UnreadablePod(f"{own}: {path}.{name}: {reason}")
+    return UnreadablePod(f"{own}: resources: {cause}")
 
 
 def _resource_lists(tree: Any, path: str = "") -> Iterator[tuple[str, ResourceList]]:  # noqa: ANN401 - any JSON
