@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final, Protocol
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from engine.pods.selectors import NOTHING, Selector
 
 GROUPING_BYTES: Final = 16 << 20
 _LEAST_GROUPINGS: Final = 16
-_MOST_COLUMNS: Final = 64
 _MOST_TABLES: Final = 16
 _FEW_DOMAINS: Final = 64
 _NODE_LOG: Final = 4096
@@ -242,7 +241,8 @@ class Topology:
         """Starts empty; for `pods` see `PodSetIndex`, `namespaces` are those known, by name."""
         self._sets = PodSetIndex(pods, namespaces)
         self._terms = TermIndex()
-        self._columns: OrderedDict[str, _Column] = OrderedDict()
+        # As long as one of the groupings is by the label.
+        self._columns: WeakValueDictionary[str, _Column] = WeakValueDictionary()
         self._groupings: OrderedDict[_Key, Domains] = OrderedDict()
         self._log = ChangeLog(_NODE_LOG)
         self._none = Tally()
@@ -299,8 +299,6 @@ class Topology:
             column = self._columns.get(key[0])
             if column is None:
                 column = self._columns[key[0]] = _Column(key[0])
-                if len(self._columns) > _MOST_COLUMNS:
-                    self._columns.popitem(last=False)
             known = self._groupings[key] = Domains(column, key, self._log)
             most = max(
                 _LEAST_GROUPINGS, GROUPING_BYTES // (_BYTES_OF_ONE + _BYTES_A_ROW * self._rows)

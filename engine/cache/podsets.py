@@ -93,9 +93,10 @@ class SelectorIndex(Generic[_T]):
     def find(self, namespace: str, labels: Labels) -> Iterator[_T]:
         """Things whose selector matches the labels, of this namespace or of many."""
         known = self._things
+        texts = [(key, text) for key, value in labels.items() for text in (None, value)]
         for place in (namespace, None):
-            for pair in _looked_up(place, labels):
-                for selector, thing in known.get(pair, {}).values():
+            for key, text in [(None, None), *texts]:
+                for selector, thing in known.get((place, key, text), {}).values():
                     if selector.matches(labels):
                         yield thing
 
@@ -113,13 +114,6 @@ def _pairs(namespaces: frozenset[str] | None, selector: Selector) -> list[_Pair]
         elif operator == "Exists" and found[0][0] is None:
             found = [(key, None)]
     return [(place, *pair) for place in places for pair in found]
-
-
-def _looked_up(place: str | None, labels: Labels) -> Iterator[_Pair]:
-    yield place, None, None
-    for key, value in labels.items():
-        yield place, key, None
-        yield place, key, value
 
 
 class _Set(Tally):

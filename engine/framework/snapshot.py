@@ -1,6 +1,6 @@
 """The types of a snapshot: all that framework, queue and plugins import of the cache.
 
-Each is documented where it is defined. None of them writes.
+Each is documented where it is defined. They are for reading: what writes is for the cache alone.
 """
 
 from engine.cache.changes import Cause

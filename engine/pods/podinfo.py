@@ -50,8 +50,9 @@ _HUGE_PAGES: Final = "hugepages-"
 _NATIVE: Final = "kubernetes.io/"
 _NAMES_REMEMBERED: Final = 1 << 10
 _READINGS_BYTES: Final = 8 << 20
-_BYTES_OF_AN_ITEM: Final = 120
-_BYTES_OF_A_RESOURCE: Final = 400
+_BYTES_OF_ONE: Final = 512
+_BYTES_A_CHARACTER: Final = 16
+"""Of the `repr` of a spec: it and its readings take some 300 bytes for each short resource."""
 _LONGEST: Final = 317
 """Of a name: a prefix of 253, a slash and 63 more."""
 
@@ -281,10 +282,7 @@ def _settled(spec: _Spec) -> Readings:
     known = _worked_out.get(spec)
     if known is None:
         known = _work_out(spec)
-        lists = *spec.containers, *(each for _, each in spec.init_containers), *spec[2:]
-        items = [len(name) + len(str(quantity)) for each in lists for name, quantity in each]
-        size = sum(items) + _BYTES_OF_AN_ITEM * (len(items) + len(lists))
-        _worked_out.put(spec, known, size + _BYTES_OF_A_RESOURCE * (1 + len(known.score_requests)))
+        _worked_out.put(spec, known, _BYTES_OF_ONE + _BYTES_A_CHARACTER * len(repr(spec)))
     return known
 
 

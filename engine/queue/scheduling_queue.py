@@ -480,7 +480,10 @@ class SchedulingQueue:
         for queued in self._parked.turned():
             self._move(queued, Wake.AFTER_BACKOFF, _TURNED)
         for queued in self._parked.leftover(self._parked.rejected):
-            self._wake_all_of(queued)
+            group = self._parked.rejected.get(queued)  # unless it went out for another one
+            if group is not None:
+                self._parked.stay(queued)
+                self._wake_group(group, Wake.AFTER_BACKOFF, _TIMED_OUT)
         for queued in self._parked.leftover(self._parked.gated):
             self._move(queued, Wake.AFTER_BACKOFF, _TIMED_OUT)
 
@@ -749,14 +752,6 @@ class SchedulingQueue:
         if group is not None:
             group.out = None
             self._send(group, group.first(), Wake.AFTER_BACKOFF, _CLASS_MOVES)
-
-    def _wake_all_of(self, queued: QueuedPod) -> None:
-        """A pod has been parked for too long: its group wakes, and the pod's time starts anew."""
-        group = self._parked.rejected.get(queued)
-        if group is not None:
-            self._wake_group(group, Wake.AFTER_BACKOFF, _TIMED_OUT)
-        if queued in self._parked.rejected:
-            self._parked.stay(queued)
 
     def _ask_about(self, happening: LoggedEvent, waiting: list[Group | QueuedPod]) -> int:
         """Lists the groups and pods to be asked, and asks them, if no others are first."""

@@ -11,7 +11,6 @@ from engine.pods.podinfo import (
     UnreadablePod,
     is_extended_resource,
     is_scalar_resource,
-    make_pod_info,
 )
 from tests.engine.plugins.builders import make_pod
 
@@ -106,27 +105,6 @@ def test_a_resize_in_flight_holds_the_most(
     pod = make_pod(requests={"cpu": "1"}, status=resized(reason, allocated, actual))
     assert pod.requests == {"cpu": held}
     assert pod.filter_requests == {"cpu": 1000}
-
-
-@pytest.mark.parametrize("now", [None, resized(None, "1", "2")])
-@pytest.mark.parametrize("before", [None, resized(None, "3", "1")])
-@pytest.mark.parametrize("cpu", ["1", "2"])
-def test_what_was_known_of_a_pod_says_nothing_else(
-    now: dict[str, object] | None, before: dict[str, object] | None, cpu: str
-) -> None:
-    known = make_pod(requests={"cpu": cpu}, status=before or {})
-    pod = make_pod(requests={"cpu": "1"}, status=now or {})
-    again = make_pod_info(pod.pod, known)
-    assert again.pod is pod.pod
-    assert again.readings.sums == pod.readings.sums
-    assert again.filter_requests == pod.filter_requests
-
-
-def test_equal_pods_have_equal_keys() -> None:
-    a = make_pod("a", {"cpu": "1", "memory": "1Gi"})
-    b = make_pod("b", {"memory": "1024Mi", "cpu": "1000m"})
-    assert a.requests_key == b.requests_key
-    assert a.requests_key != make_pod("c", {"cpu": "1"}).requests_key
 
 
 @pytest.mark.parametrize(
