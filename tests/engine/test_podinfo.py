@@ -107,6 +107,13 @@ def test_a_resize_in_flight_holds_the_most(
     assert pod.filter_requests == {"cpu": 1000}
 
 
+def test_equal_pods_have_equal_keys() -> None:
+    a = make_pod("a", {"cpu": "1", "memory": "1Gi"})
+    b = make_pod("b", {"memory": "1024Mi", "cpu": "1000m"})
+    assert a.requests_key == b.requests_key
+    assert a.requests_key != make_pod("c", {"cpu": "1"}).requests_key
+
+
 @pytest.mark.parametrize(
     ("spec", "path"),
     [
