@@ -84,9 +84,6 @@ class NodeColumns(ColumnTable[Node]):
         self._allocatable = {name: Column(np.int64, capacity) for name in _ALWAYS}
         # Sums over the pods of a node: of each resource with columns, and more.
         self._sums = {name: Column(np.int64, capacity) for name in (*_MORE_SUMS, *_ALWAYS)}
-        # Memoryviews of those, as of a layout.
-        self._cells: dict[str, memoryview[int]] = {}
-        self._cells_at = -1
         self._dense = self._allocatable, self._sums
         # Of a resource without columns the same two, by row, where there is any.
         self._sparse: dict[str, tuple[dict[int, int], dict[int, int]]] = {}
@@ -140,7 +137,9 @@ class NodeColumns(ColumnTable[Node]):
     def allocatable(self, resource: str) -> IntColumn:
         """(N,) amount of the resource, 0 where the node does not have it."""
         known = self._allocatable.get(resource)
-        return self._of_rows(_ALLOCATABLE, resource) if known is None else known.view(self.size)
+        if known is None:
+            return self._of_rows(_ALLOCATABLE, resource)
+        return known.view(len(self._nodes))
 
     def capacity(self, resource: str) -> IntColumn:
         """(N,) status.capacity of the resource."""
@@ -152,7 +151,9 @@ class NodeColumns(ColumnTable[Node]):
     def requested(self, resource: str) -> IntColumn:
         """(N,) sum of the requests of the node's pods; also of `NONZERO_CPU` and the like."""
         known = self._sums.get(resource)
-        return self._of_rows(_REQUESTED, resource) if known is None else known.view(self.size)
+        if known is None:
+            return self._of_rows(_REQUESTED, resource)
+        return known.view(len(self._nodes))
 
     def has_resource(self, resource: str) -> BoolColumn:
         """(N,) the node's allocatable names the resource."""
@@ -245,18 +246,16 @@ class NodeTable(NodeColumns):
 
     def add_pod(self, row: int, pod: PodInfo, sign: int) -> None:
         """Adds (sign 1) or takes off (sign -1) a pod's requests."""
-        if self._cells_at != self.layout:
-            self._cells_at = self.layout
-            self._cells = {name: column.cell for name, column in self._sums.items()}
-        cells = self._cells
+        sums = self._sums
         for name, amount in pod.readings.sums.items():
             try:
-                cells[name][row] += sign * amount
+                sums[name].cell[row] += sign * amount
             except KeyError:
                 held = self._sparse.get(name, _NO_ROWS)[_REQUESTED].get(row, 0)
                 self._put(_REQUESTED, name, row, wrap_int64(held + sign * amount))
             except ValueError:  # no 64 bits: Go's wrap
-                cells[name][row] = wrap_int64(cells[name][row] + sign * amount)
+                cell = sums[name].cell
+                cell[row] = wrap_int64(cell[row] + sign * amount)
         ports = host_ports(pod.pod)
         if ports:
             change = self._ports.add if sign > 0 else self._ports.remove

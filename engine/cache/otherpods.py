@@ -73,8 +73,6 @@ class OtherPods:
             changed: called with the row of a node of which something else is read now.
         """
         self.attends: frozenset[str] = frozenset()
-        self.version = 0
-        """Changes with every pod that comes, goes, or has other times."""
         self.touched: set[str] = set()
         """UIDs of queued pods that have changed since `take_touched`."""
         self.on_news: Callable[[], None] = lambda: None
@@ -150,8 +148,6 @@ class OtherPodsTable(OtherPods):
             self._ending.clear()
         if PREVIOUS in gone:
             self._left.clear()
-        if gone:
-            self.version += 1
 
     def set_queued(self, pod: PodInfo, times: QueueTimes) -> None:
         """The pod is in the queue, or is being tried."""
@@ -162,14 +158,12 @@ class OtherPodsTable(OtherPods):
         self._times[pod.uid] = times
         # Waiting pods are on no node; row 0 stands for any, so that they are counted.
         _put(self._queued, pod, _NOWHERE if pod.uid in self._on_node else 0)
-        self.version += 1
 
     def remove_queued(self, uid: str) -> None:
         """The pod waits no longer."""
         if self._times.pop(uid, None) is not None:
             self._queued.remove(self._queued.row(uid))
             self._touch(uid)
-            self.version += 1
 
     def placed(self, uid: str, *, placed: bool) -> None:
         """A pod got a node, or has it no longer."""
@@ -177,7 +171,6 @@ class OtherPodsTable(OtherPods):
         if row != _NOWHERE:
             self._queued.move(row, _NOWHERE if placed else 0)
             self._touch(uid)
-            self.version += 1
 
     def take_touched(self) -> set[str]:
         """`touched`, which is empty from now on."""
@@ -221,7 +214,6 @@ class OtherPodsTable(OtherPods):
             self._left.move_to_end(key)
         while len(self._left) > MOST_LEFT:
             self._left.popitem(last=False)
-        self.version += 1
 
     def object_changed(self, kind: str, name: str) -> None:
         """An object came, went or changed."""
@@ -254,7 +246,6 @@ class OtherPodsTable(OtherPods):
         self.on_news()
 
     def _tell(self, *nodes: str) -> None:
-        self.version += 1
         for node in filter(None, nodes):
             row = self._nodes.row(node)
             if row != _NOWHERE:

@@ -25,7 +25,6 @@ from engine.pods.podinfo import PodInfo
 from engine.pods.selectors import Selector
 
 _DERIVED_BYTES: Final = 128 << 20
-_MOST_LEDGERS: Final = 64
 _MOST_BEHIND: Final = 256
 _PODS_A_STEP: Final = 2048
 _OF_NAMESPACES: Final = "of its namespace: "
@@ -119,15 +118,12 @@ class PodColumns(ColumnTable[PodInfo]):
 
         A what-if snapshot returns the sums of the cluster.
         """
-        found = self._ledgers.pop(name, None)
         self._asked.add(name)
+        found = self._ledgers.get(name)
         if found is None:
-            found = make()
+            found = self._ledgers[name] = make()
             for pod in self._pods:
                 found.count(pod, 1)
-            for oldest in list(self._ledgers)[: len(self._ledgers) - _MOST_LEDGERS + 1]:
-                del self._ledgers[oldest]
-        self._ledgers[name] = found  # the last to go from now on
         return found
 
     def prepare(

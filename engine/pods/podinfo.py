@@ -53,8 +53,6 @@ _READINGS_BYTES: Final = 8 << 20
 _BYTES_OF_ONE: Final = 512
 _BYTES_A_CHARACTER: Final = 16
 """Of the `repr` of a spec: it and its readings take some 300 bytes for each short resource."""
-_LONGEST: Final = 317
-"""Of a name: a prefix of 253, a slash and 63 more."""
 
 PODS_THERE: Final = " pods"
 NONZERO_CPU: Final = " nonzero cpu"
@@ -195,16 +193,12 @@ def make_pod_info(pod: Pod) -> PodInfo:
         raise _located(pod, cause) from cause
 
 
+@lru_cache(maxsize=_NAMES_REMEMBERED)
 def is_scalar_resource(name: str) -> bool:
     """True for what is counted besides cpu, memory and ephemeral-storage.
 
     Extended resources, huge pages, attachable volumes and anything of kubernetes.io.
     """
-    return _is_scalar(name) if len(name) <= _LONGEST else _is_scalar.__wrapped__(name)
-
-
-@lru_cache(maxsize=_NAMES_REMEMBERED)
-def _is_scalar(name: str) -> bool:
     return (
         _NATIVE in name
         or name.startswith((_HUGE_PAGES, "attachable-volumes-"))
