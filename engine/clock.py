@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time as _time
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Protocol
 
 
@@ -25,16 +24,9 @@ class Clock(Protocol):
 
 def stamp(time: float, *, micro: bool = False) -> str:
     """Seconds since the epoch as Kubernetes writes a `Time`, or a `MicroTime`."""
-    if not micro:
-        return f"{_second(int(time // 1))}Z"
-    second, fraction = divmod(round(time * 1e6), 1_000_000)
-    return f"{_second(second)}.{fraction:06}Z"
-
-
-@lru_cache(maxsize=16)
-def _second(second: int) -> str:
-    """Many stamps are of the same second."""
-    return datetime.fromtimestamp(second, UTC).isoformat()[:19]
+    second, fraction = divmod(round(time * 1e6), 1_000_000) if micro else (time // 1, 0)
+    whole = datetime.fromtimestamp(second, UTC).isoformat()[:19]
+    return f"{whole}.{fraction:06}Z" if micro else f"{whole}Z"
 
 
 class SystemClock:

@@ -60,13 +60,11 @@ class Comparer:
         Raises:
             KubeError: the server cannot be asked.
         """
-        ours = self._ours()
-        first = set(differences(ours, await self._theirs(client)))
-        if first:
+        twice = set(differences(self._ours(), await self._theirs(client)))
+        if twice:
             await wiring.sleep(_BETWEEN_SECONDS)
-            ours = self._ours()
-            first &= set(differences(ours, await self._theirs(client)))
-        found = sorted(first)
+            twice &= set(differences(self._ours(), await self._theirs(client)))
+        found = sorted(twice)
         for line in found[:_MOST_TOLD]:
             _LOG.warning("Cache mismatch: %s", line)
         _LOG.info(

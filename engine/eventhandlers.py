@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar
@@ -133,29 +133,17 @@ def pod_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
     actions: list[Action] = []
     if (old.metadata.labels or {}) != (new.metadata.labels or {}):
         actions.append(Action.UPDATE_POD_LABEL)
-    if not _resources_untouched(old, new):
-        before, after = as_far_as_legible(old).requests, as_far_as_legible(new).requests
-        if any(amount > after.get(name, -1) for name, amount in before.items()):
-            actions.append(Action.UPDATE_POD_SCALE_DOWN)
-        if any(amount > before.get(name, -1) for name, amount in after.items()):
-            actions.append(Action.UPDATE_POD_SCALE_UP)
+    before, after = as_far_as_legible(old).requests, as_far_as_legible(new).requests
+    if any(amount > after.get(name, -1) for name, amount in before.items()):
+        actions.append(Action.UPDATE_POD_SCALE_DOWN)
+    if any(amount > before.get(name, -1) for name, amount in after.items()):
+        actions.append(Action.UPDATE_POD_SCALE_UP)
     if old.spec.scheduling_gates and not new.spec.scheduling_gates:
         actions.append(Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
     if len(old.spec.tolerations or ()) != len(new.spec.tolerations or ()):
         actions.append(Action.UPDATE_POD_TOLERATION)
     resource = Resource.ASSIGNED_POD if new.node_name else Resource.TARGET_POD
     return tuple([ClusterEvent(resource, action) for action in actions or [Action.UPDATE_OTHER]])
-
-
-def _resources_untouched(old: Pod, new: Pod) -> bool:
-    before, after = old.status, new.status
-    return (
-        old.spec == new.spec
-        and before.container_statuses == after.container_statuses
-        and before.init_container_statuses == after.init_container_statuses
-        and before.allocated_resources == after.allocated_resources
-        and before.resources == after.resources
-    )
 
 
 def node_events(old: Node | None, new: Node | None) -> tuple[ClusterEvent, ...]:
@@ -253,13 +241,29 @@ def legible_node(node: Node) -> Node:
 
 
 @dataclass(eq=False)
-class _Handler:
-    """What all handlers have in common."""
+class _Handler(ABC, Generic[_T]):
+    """What all handlers have in common; another UID under a name is another object."""
 
     cache: Cache
     queue: SchedulingQueue
     on_work: Callable[[], None]
     """Called whenever the queue may have something to pop."""
+
+    def on_add(self, item: _T) -> None:
+        """The object is new, or new to us."""
+        self._tell(None, item)
+
+    def on_update(self, old: _T, new: _T) -> None:
+        """The object changed."""
+        self._tell(old, new)
+
+    def on_delete(self, item: _T) -> None:
+        """The object is gone."""
+        self._tell(item, None)
+
+    @abstractmethod
+    def _tell(self, old: _T | None, new: _T | None) -> None:
+        """The object before (None: added) and after (None: deleted)."""
 
     def on_synced(self) -> None:
         """The first list is complete, which rules may have waited for."""
@@ -274,7 +278,7 @@ class _Handler:
 
 
 @dataclass(eq=False)
-class PodHandler(_Handler):
+class PodHandler(_Handler[Pod]):
     """Pods: those on nodes to the cache, those that wait for us to the queue.
 
     A waiting pod that cannot be read is not queued, and reported once. A pod on a node counts with
@@ -286,25 +290,22 @@ class PodHandler(_Handler):
     telemetry: Telemetry
     _unread: dict[str, str] = field(default_factory=dict, init=False)
 
-    def on_add(self, pod: Pod) -> None:
-        """The pod is new, or new to us."""
-        match place_of(pod, self.scheduler_names):
-            case Place.ASSIGNED:
-                self._assigned(pod)
-            case Place.PENDING:
-                self._pending(None, pod)
-            case Place.NEITHER:
-                pass
+    def _tell(self, old: Pod | None, new: Pod | None) -> None:
+        if new is not None:
+            self._is_now(old, new)
+        elif old is not None:
+            self._out(old)  # what the cache and the queue hold counts, not the last object
         self._wake()
 
-    def on_update(self, old: Pod, new: Pod) -> None:
-        """The pod changed; another UID is another pod."""
-        if old.metadata.uid != new.metadata.uid:
-            self.on_delete(old)
-            self.on_add(new)
-            return
-        before = place_of(old, self.scheduler_names)
-        match place_of(new, self.scheduler_names):
+    def _is_now(self, old: Pod | None, new: Pod) -> None:
+        before, now = (one and place_of(one, self.scheduler_names) for one in (old, new))
+        match now:
+            case Place.ASSIGNED if old is None:
+                self._assigned(new)
+            case Place.PENDING if old is None:
+                self._pending(None, new)
+            case _ if old is None:
+                return
             case Place.ASSIGNED if before is _ASSIGNED:
                 self._still_assigned(old, new)
             case Place.ASSIGNED:
@@ -317,17 +318,9 @@ class PodHandler(_Handler):
             case Place.PENDING:
                 self._out(old)
                 self._pending(None, new)
-            case Place.NEITHER if new.status.phase in _TERMINAL or new.node_name:
-                self._out(old)
-            case Place.NEITHER:
+            case _:
                 # Being deleted: it keeps its nomination until it is gone.
-                self._out(old, gone=False)
-        self._wake()
-
-    def on_delete(self, pod: Pod) -> None:
-        """The pod is gone. What the cache and the queue hold counts, not the last object."""
-        self._out(pod)
-        self._wake()
+                self._out(old, gone=new.status.phase in _TERMINAL or bool(new.node_name))
 
     # ---- on nodes
 
@@ -347,7 +340,7 @@ class PodHandler(_Handler):
         row = self.cache.pods.row(pod.metadata.uid)
         known = self.cache.pods.pod(row) if row >= 0 else None
         try:
-            found = make_pod_info(pod, known)
+            found = make_pod_info(pod)
         except ValueError as reason:
             if self._is_news(pod, str(reason)):
                 log.warning("%s: the pod is counted without that field", reason)
@@ -419,13 +412,6 @@ class PodHandler(_Handler):
         elif gone:
             withdrawn(self.cache, self.queue, pod)
 
-    def report_again(self, pods: Iterable[Pod]) -> None:
-        """Reports again which waiting pods cannot be read: another replica led before."""
-        for pod in pods:
-            reason = self._unread.get(pod.metadata.uid)
-            if reason is not None and place_of(pod, self.scheduler_names) is Place.PENDING:
-                self.on_refused(pod, reason)
-
     def _is_news(self, pod: Pod, reason: str) -> bool:
         uid = pod.metadata.uid
         if self._unread.get(uid) == reason:
@@ -452,28 +438,8 @@ def _changed(old: Any, new: Any) -> bool:  # noqa: ANN401 - any struct with meta
     return _differs(old.metadata, new.metadata, _VERSIONS) or _differs(old, new, _METADATA)
 
 
-class _ItemHandler(_Handler, ABC, Generic[_T]):
-    """A handler that treats add, update and delete in one way."""
-
-    def on_add(self, item: _T) -> None:
-        """The object is new, or new to us."""
-        self._tell(None, item)
-
-    def on_update(self, old: _T, new: _T) -> None:
-        """The object changed."""
-        self._tell(old, new)
-
-    def on_delete(self, item: _T) -> None:
-        """The object is gone."""
-        self._tell(item, None)
-
-    @abstractmethod
-    def _tell(self, old: _T | None, new: _T | None) -> None:
-        """The object before (None: added) and after (None: deleted)."""
-
-
 @dataclass(eq=False)
-class NodeHandler(_ItemHandler[Node]):
+class NodeHandler(_Handler[Node]):
     """Nodes: to the cache, and their events to the queue. An unreadable amount counts as none."""
 
     on_node: Callable[[Node | None, Node | None], None]
@@ -492,7 +458,7 @@ class NodeHandler(_ItemHandler[Node]):
         self._wake()
 
 
-class NamespaceHandler(_ItemHandler[Namespace]):
+class NamespaceHandler(_Handler[Namespace]):
     """Namespaces, as policies read them: of the pod's own, and of those of pods on nodes.
 
     Wakes the pods of the namespace, and others if it is read of pods on nodes.
@@ -512,7 +478,7 @@ class NamespaceHandler(_ItemHandler[Namespace]):
 
 
 @dataclass(eq=False)
-class ObjectHandler(_ItemHandler[Any]):
+class ObjectHandler(_Handler[Any]):
     """Objects that plugins look up: to the cache, and their events to the queue.
 
     An update of nothing that is read wakes no pod.

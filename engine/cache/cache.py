@@ -112,7 +112,12 @@ class Cache:
         name = node.metadata.name
         row = self.nodes.row(name)
         if row != NOWHERE:
-            self._update_node(row, node)
+            before = self.nodes.node(row)
+            self.topology.node_changed(row, before, node)
+            self.nodes.fill(row, node)
+            causes = _causes(before, node)
+            if causes:
+                self.log.add(row, causes)
             return
         row = self.nodes.add(node)
         self.topology.node_changed(row, None, node)
@@ -123,13 +128,6 @@ class Cache:
             self.topology.count(self.pods.pod(place), row, 1)
             self.pods.move(place, row)
         self.log.add(row, _ANY)
-
-    def _update_node(self, row: int, node: Node) -> None:
-        causes = _causes(self.nodes.node(row), node)
-        self.topology.node_changed(row, self.nodes.node(row), node)
-        self.nodes.fill(row, node)
-        if causes:
-            self.log.add(row, causes)
 
     def remove_node(self, name: str) -> None:
         """The node is gone; its pods count nowhere until they go or the node comes back."""

@@ -6,7 +6,7 @@ A memoryview writes one item in a third of the time of NumPy's item access.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any, Final, Generic, TypeVar
 
@@ -112,11 +112,6 @@ class Column:
         self.cell: memoryview[Any] = self.array.data
         self._view: NDArray[Any] = self.array[:0]
 
-    @property
-    def nbytes(self) -> int:
-        """The size in bytes."""
-        return self.array.nbytes
-
     def grow(self, capacity: int) -> None:
         """Makes room; values stay where they are."""
         old = self.array
@@ -176,30 +171,30 @@ class Derived(Generic[_T]):
         """Drops a column; False if there was none."""
         return self._columns.pop(name, None) is not None
 
-    def write(self, write: Callable[[Column, Callable[[_T], object]], None]) -> None:
-        """Calls `write` for each column, and drops those whose function raises."""
-        broken = []
-        for column, of in self:
-            try:
-                write(column, of)
-            except Exception:  # noqa: BLE001 - see `drop_broken`
-                broken.append(column)
-        self.drop_broken(broken)
+    def write(
+        self, write: Callable[[Column, Callable[[_T], object]], None], prefix: str = ""
+    ) -> bool:
+        """Calls `write` for each column whose name begins with the prefix.
 
-    def drop_broken(self, broken: Collection[Column]) -> None:
-        """Drops columns whose functions, those of plugins, raised for an object that changed.
-
-        Whoever asks for such a column next builds it, and meets the exception: there it has a name.
+        Drops those whose functions, which are plugins', raise; True if there are any. Whoever asks
+        for such a column next builds it, and meets the exception: there it has a name.
         """
-        for name, (column, _) in list(self._columns.items()) if broken else ():
-            if column in broken:
-                del self._columns[name]
+        broken = []
+        for name, (column, of) in self._columns.items():
+            try:
+                if name.startswith(prefix):
+                    write(column, of)
+            except Exception:  # noqa: BLE001 - see above
+                broken.append(name)
+        for name in broken:
+            del self._columns[name]
+        return bool(broken)
 
     def put(self, name: str, column: Column, of: Callable[[_T], object]) -> bool:
         """Adds a column. True if others were dropped for it."""
         self._columns[name] = column, of
         least = self._most // MOST_COLUMNS
-        sizes = {name: max(one.nbytes, least) for name, (one, _) in self._columns.items()}
+        sizes = {name: max(one.array.nbytes, least) for name, (one, _) in self._columns.items()}
         size = sum(sizes.values())
         if size <= self._most:
             return False

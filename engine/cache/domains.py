@@ -13,16 +13,14 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final, Protocol
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
 from engine.cache.columns import BoolColumn, Rows
 from engine.cache.nodes import NodeColumns
 from engine.cache.pods import PodTable
-from engine.cache.podsets import Counts, PodSetIndex, Tally, add
-from engine.cache.terms import CountedTerm, TermIndex
+from engine.cache.podsets import CountedTerm, PodSetIndex, Tally, TermIndex, add
 from engine.changelog import ChangeLog
 from engine.objects import Namespace, Node
 from engine.pods.podinfo import PodInfo
@@ -31,13 +29,12 @@ from engine.pods.selectors import NOTHING, Selector
 
 GROUPING_BYTES: Final = 16 << 20
 _LEAST_GROUPINGS: Final = 16
-_MOST_COLUMNS: Final = 64
 _MOST_TABLES: Final = 16
+_FEW_DOMAINS: Final = 64
 _NODE_LOG: Final = 4096
 _BYTES_A_ROW: Final = 4
 _BYTES_OF_ONE: Final = 2 << 10
 """Of a grouping without nodes."""
-_SPARE: Final = 64
 EMPTY: Final = 0
 """The domain of the empty value."""
 
@@ -62,9 +59,8 @@ class _Column:
         self.key = key
         self.ids: dict[str, int] = {}
         self.domain = np.empty(0, np.int32)
-        self.version = 0
-        """Changes when all domains are numbered anew, `moves` when any node's changes."""
         self.moves = 0
+        """Changes when any node's domain does."""
         self._seen = -1
 
     def sync(self, nodes: NodeColumns, log: ChangeLog) -> None:
@@ -72,12 +68,14 @@ class _Column:
         if self._seen == log.end:
             return
         rows: Sequence[int] | None = log.since(self._seen)
-        if rows is None or len(self.ids) > 2 * nodes.size + _SPARE:
+        size = nodes.size
+        if rows is None or len(self.ids) > 2 * size + _FEW_DOMAINS:
             self.ids = {"": EMPTY}
-            self.version += 1
-            rows = range(nodes.size)
-            self.domain = np.full(_room(nodes.size), -1, np.int32)
-        self.domain = _grown(self.domain, nodes.size)
+            self.moves += 1
+            rows, self.domain = range(size), np.empty(0, np.int32)
+        grown = np.full(size, -1, np.int32)
+        grown[: len(self.domain)] = self.domain
+        self.domain = grown
         present = nodes.present
         for row in rows:
             labels = nodes.node(row).metadata.labels if present[row] else None
@@ -98,21 +96,19 @@ class Domains:
         self.log = log
         self.seen = -1
         """Its position in the log; it is current at the end of that."""
-        self._of = -1
         self.version = 0
         """Changes with any node's domain, also of one that does not count."""
         self.domain = column.domain
-        """(at least N,) number of the node's domain, -1 without the label."""
+        """(N,) number of the node's domain, -1 without the label."""
         self.group = np.empty(0, np.int32)
-        """(at least N,) the same, -1 also where the node does not count."""
-        self._sizes: dict[int, int] = {}
-        self.sizes: Mapping[int, int] = self._sizes
+        """(N,) the same, -1 also where the node does not count."""
+        self.sizes: Mapping[int, int] = {}
         """Domain -> nodes that count; domains without any are left out."""
         self.memo: dict[Hashable, Any] = {}
         """For what others derive from it; they check the version themselves."""
-        self.tallies: WeakSet[Counts] = WeakSet()
+        self.tallies: WeakSet[Tally] = WeakSet()
         """Those that have a table by it."""
-        self._moves = 0
+        self._moves = -1
 
     @property
     def most(self) -> int:
@@ -121,7 +117,7 @@ class Domains:
 
     def rows_of(self, domain: int, one: int) -> Sequence[int]:
         """The rows of a domain, those that do not count as well; `one` is a row that counts."""
-        if self._eligible is None and not self._fold and self._sizes[domain] == 1:
+        if self._eligible is None and not self._fold and self.sizes[domain] == 1:
             return (one,)
         rows: list[int] = np.flatnonzero(self.domain == domain).tolist()
         return rows
@@ -133,60 +129,34 @@ class Domains:
             return
         column = self._column
         column.sync(nodes, log)
-        rows = log.since(self.seen)
-        size = nodes.size
-        if rows is None or self._of != column.version:
-            self._of = column.version
-            self._moves += 1
-            self.group = np.full(_room(size), -1, np.int32)
-            self.group[:size] = self._ask(nodes, np.arange(size))
-            there = self.group[self.group >= 0]
-            domains, counts = np.unique(there, return_counts=True)
-            self._sizes = dict(zip(domains.tolist(), counts.tolist(), strict=True))
-            self.sizes = self._sizes
-        else:
-            self.group = _grown(self.group, size)
-            few = np.array(sorted(set(rows)), np.intp)
-            for row, new in zip(few.tolist(), self._ask(nodes, few).tolist(), strict=True):
-                self._move(row, new)
         self.seen = log.end
         self.domain = column.domain
-        self.version = self._moves + column.moves
-
-    def _move(self, row: int, new: int) -> None:
-        old = int(self.group[row])
-        if old != new:
-            self._moves += 1
-            self.group[row] = new
-            if old >= 0:
-                add(self._sizes, old, -1)
-            if new >= 0:
-                add(self._sizes, new, 1)
-
-    def _ask(self, nodes: NodeColumns, rows: NDArray[np.intp]) -> NDArray[np.int32]:
-        there = nodes.present[rows]
+        there = nodes.present
         if self._eligible is not None:
-            there = there & self._eligible.mask(nodes, rows)
-        domain = self._column.domain[rows]
-        if self._fold:
-            domain = np.maximum(domain, EMPTY)
-        return np.where(there, domain, np.int32(-1))
+            there = there & self._eligible.mask(nodes, slice(None))
+        folded = np.maximum(self.domain, EMPTY) if self._fold else self.domain
+        group = np.where(there, folded, np.int32(-1))
+        if self._moves == column.moves and np.array_equal(group, self.group):
+            return
+        self.version += 1
+        self._moves, self.group = column.moves, group
+        domains, counts = np.unique(group[group >= 0], return_counts=True)
+        self.sizes = dict(zip(domains.tolist(), counts.tolist(), strict=True))
 
 
 class DomainTable:
     """A tally by domain. `sync` brings it up to the nodes, then all else may be asked.
 
-    It follows the tally by itself, and needs no `sync` while `Topology.moves` stays.
+    The tally alone calls `count`: it needs no `sync` while `Topology.moves` stays.
     """
 
-    __slots__ = ("_counts", "_often", "_version", "counts", "domains", "kept", "tally")
+    __slots__ = ("_often", "_version", "counts", "domains", "kept", "tally")
 
     def __init__(self, tally: Tally, domains: Domains) -> None:
         self.tally = tally
         """What is counted."""
         self.domains = domains
-        self._counts: dict[int, int] = {}
-        self.counts: Mapping[int, int] = self._counts
+        self.counts: dict[int, int] = {}
         """Domain -> how many; domains without any are left out."""
         self._often: Counter[int] | None = None
         """Count above 0 -> domains that have it, once somebody asks for the least."""
@@ -230,24 +200,18 @@ class DomainTable:
         return min([*found, *often])
 
     def _rebuild(self) -> None:
-        self._counts.clear()
+        self.counts.clear()
         self._often = None
         group = self.domains.group
         for row, count in self.tally.counts.items():
             domain = int(group[row])
             if domain >= 0:
-                self._counts[domain] = self._counts.get(domain, 0) + count
+                self.counts[domain] = self.counts.get(domain, 0) + count
         self._version = self.domains.version
-
-
-class _Table(DomainTable):
-    """`DomainTable` for the tally, which alone writes."""
-
-    __slots__ = ()
 
     def count(self, row: int, sign: int) -> None:
         """One more or one less of the tally on a row."""
-        domains, counts, often = self.domains, self._counts, self._often
+        domains, counts, often = self.domains, self.counts, self._often
         if domains.seen != domains.log.end:
             self._version = -1
             return
@@ -277,10 +241,11 @@ class Topology:
         """Starts empty; for `pods` see `PodSetIndex`, `namespaces` are those known, by name."""
         self._sets = PodSetIndex(pods, namespaces)
         self._terms = TermIndex()
-        self._columns: OrderedDict[str, _Column] = OrderedDict()
+        # As long as one of the groupings is by the label.
+        self._columns: WeakValueDictionary[str, _Column] = WeakValueDictionary()
         self._groupings: OrderedDict[_Key, Domains] = OrderedDict()
         self._log = ChangeLog(_NODE_LOG)
-        self._none = Counts()
+        self._none = Tally()
         self._rows = 0
         self.version = 0
         """Changes with `terms`, and when a namespace comes, goes or has other labels."""
@@ -318,11 +283,10 @@ class Topology:
         Only nodes that are eligible count. `fold`: nodes without the label are in the domain of the
         empty value.
         """
-        assert isinstance(tally, Counts)  # no other cache's
         grouping = self._grouping((key, eligible, fold))
         table: DomainTable | None = tally.tables.get(grouping)
         if table is None:
-            table = tally.tables[grouping] = _Table(tally, grouping)
+            table = tally.tables[grouping] = DomainTable(tally, grouping)
             grouping.tallies.add(tally)
             if len(tally.tables) > _MOST_TABLES:
                 tally.tables.popitem(last=False)[1].kept = False
@@ -335,8 +299,6 @@ class Topology:
             column = self._columns.get(key[0])
             if column is None:
                 column = self._columns[key[0]] = _Column(key[0])
-                if len(self._columns) > _MOST_COLUMNS:
-                    self._columns.popitem(last=False)
             known = self._groupings[key] = Domains(column, key, self._log)
             most = max(
                 _LEAST_GROUPINGS, GROUPING_BYTES // (_BYTES_OF_ONE + _BYTES_A_ROW * self._rows)
@@ -400,15 +362,3 @@ class TopologyCounts(Topology):
         if before is None or now is None or before.metadata.labels != now.metadata.labels:
             self.version += 1
             self._sets.namespace_changed(name, before)
-
-
-def _room(size: int) -> int:
-    return size + (size >> 3) + _SPARE
-
-
-def _grown(column: NDArray[np.int32], size: int) -> NDArray[np.int32]:
-    if len(column) >= size:
-        return column
-    grown = np.full(_room(size), -1, np.int32)
-    grown[: len(column)] = column
-    return grown

@@ -18,9 +18,9 @@ class Image:
 
     __slots__ = ("_array", "_rows", "size", "version")
 
-    def __init__(self, size: int, version: int) -> None:
+    def __init__(self, size: int) -> None:
         self.size = size
-        self.version = version
+        self.version = 0
         self._rows: set[int] = set()
         self._array: NDArray[np.intp] | None = None
 
@@ -36,29 +36,17 @@ class Image:
             self._array = np.array(sorted(self._rows), dtype=np.intp)
         return self._array
 
-
-class _Listed(Image):
-    """The same with what writes."""
-
-    __slots__ = ()
-
-    def put(self, row: int, version: int) -> None:
-        """It is there from now on."""
-        self._rows.add(row)
+    def change(self, row: int, version: int, *, there: bool) -> None:
+        """It is there from now on, or is no longer; for `ImageTable` alone."""
+        (self._rows.add if there else self._rows.discard)(row)
         self._array, self.version = None, version
-
-    def drop(self, row: int, version: int) -> bool:
-        """It is no longer there; False if it is nowhere."""
-        self._rows.discard(row)
-        self._array, self.version = None, version
-        return bool(self._rows)
 
 
 class Images:
     """The images of all nodes by name."""
 
     def __init__(self) -> None:
-        self._images: dict[str, _Listed] = {}
+        self._images: dict[str, Image] = {}
         self._version = 0
         self.find: Callable[[str], Image | None] = self._images.get
         """The image of a full name; None if no node has it."""
@@ -74,14 +62,10 @@ class ImageTable(Images):
         if before == after:
             return
         self._version += 1
-        for image in before:
-            for name in image.names or ():
-                known = self._images.get(name)
-                if known is not None and not known.drop(row, self._version):
-                    del self._images[name]
-        for image in after:
-            for name in image.names or ():
-                known = self._images.get(name)
-                if known is None:
-                    known = self._images[name] = _Listed(image.size_bytes, self._version)
-                known.put(row, self._version)
+        for images, there in ((before, False), (after, True)):
+            for image in images:
+                for name in image.names or ():
+                    known = self._images.setdefault(name, Image(image.size_bytes))
+                    known.change(row, self._version, there=there)
+                    if not known.count:
+                        del self._images[name]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -26,7 +25,7 @@ from engine.cache.columns import (
 )
 from engine.cache.images import Images, ImageTable
 from engine.cache.ports import Ports, PortTable
-from engine.objects import ContainerImage, Node, Quantity, ResourceList, Taint
+from engine.objects import ContainerImage, Node, ResourceList, Taint
 from engine.pods.podinfo import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -45,37 +44,14 @@ _Amounts = tuple[ResourceList, ResourceList]
 _ALWAYS: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 _MORE_SUMS: Final = (PODS_THERE, NONZERO_CPU, NONZERO_MEMORY)
 _NONE: Final[_Amounts] = {}, {}
+_ALLOCATABLE: Final = 0
+_REQUESTED: Final = 1
+_NO_ROWS: Final[tuple[dict[int, int], dict[int, int]]] = {}, {}
 
 _DERIVED_BYTES: Final = 64 << 20
 _FEW_SETS: Final = 64
 MOST_RESOURCES: Final = 64
 """How many resources have columns; the others are counted in dictionaries."""
-
-
-class _Resource:
-    """The columns of one resource."""
-
-    __slots__ = ("allocatable", "capacity", "named")
-
-    def __init__(self, capacity: int) -> None:
-        self.allocatable = Column(np.int64, capacity)
-        self.capacity = Column(np.int64, capacity)
-        self.named = Column(np.bool_, capacity)
-
-    def columns(self) -> tuple[Column, ...]:
-        return self.allocatable, self.capacity, self.named
-
-
-@dataclass(slots=True, eq=False)
-class _Sparse:
-    """A resource without columns: amounts by row, where there are any."""
-
-    allocatable: dict[int, int] = field(default_factory=dict)
-    capacity: dict[int, int] = field(default_factory=dict)
-    requested: dict[int, int] = field(default_factory=dict)
-
-    def parts(self) -> tuple[dict[int, int], ...]:
-        return self.allocatable, self.capacity, self.requested
 
 
 class NodeColumns(ColumnTable[Node]):
@@ -105,22 +81,18 @@ class NodeColumns(ColumnTable[Node]):
         self._unschedulable = Column(np.bool_, capacity)
         self._taint_set = Column(np.int32, capacity)
         self._tie_keys = Column(np.uint64, capacity)
-        self._names = Column(np.int32, capacity, -1)
-        self._resources = {name: _Resource(capacity) for name in _ALWAYS}
+        self._allocatable = {name: Column(np.int64, capacity) for name in _ALWAYS}
         # Sums over the pods of a node: of each resource with columns, and more.
         self._sums = {name: Column(np.int64, capacity) for name in (*_MORE_SUMS, *_ALWAYS)}
-        # Memoryviews of those, as of a layout.
-        self._cells: dict[str, memoryview[int]] = {}
-        self._cells_at = -1
-        self._nothing = _Resource(capacity)
-        self._sparse: dict[str, _Sparse] = {}
+        self._dense = self._allocatable, self._sums
+        # Of a resource without columns the same two, by row, where there is any.
+        self._sparse: dict[str, tuple[dict[int, int], dict[int, int]]] = {}
         # How many nodes name a resource; one more for those that always have columns.
         self._naming = Counter(_ALWAYS)
         self._taint_sets = [_NO_TAINTS]
         self.taint_sets: Sequence[tuple[Taint, ...]] = self._taint_sets
         """Every distinct list of taints seen; index 0 is the empty one."""
         self._taint_set_of: dict[tuple[Taint, ...], int] = {_NO_TAINTS: 0}
-        self._taint_users = Counter((0,))
         self._derived: Derived[Node] = Derived(_DERIVED_BYTES)
 
     @property
@@ -160,37 +132,34 @@ class NodeColumns(ColumnTable[Node]):
 
     def name_codes(self) -> CodeColumn:
         """(N,) dictionary code of the node's name."""
-        return self._names.view(len(self._nodes))
+        return self.text("name", lambda node: node.metadata.name)
 
     def allocatable(self, resource: str) -> IntColumn:
         """(N,) amount of the resource, 0 where the node does not have it."""
-        sparse = self._sparse.get(resource)
-        if sparse is not None:
-            return self._dense(sparse.allocatable)
-        return self._resources.get(resource, self._nothing).allocatable.view(len(self._nodes))
+        known = self._allocatable.get(resource)
+        if known is None:
+            return self._of_rows(_ALLOCATABLE, resource)
+        return known.view(len(self._nodes))
 
     def capacity(self, resource: str) -> IntColumn:
         """(N,) status.capacity of the resource."""
-        sparse = self._sparse.get(resource)
-        if sparse is not None:
-            return self._dense(sparse.capacity)
-        return self._resources.get(resource, self._nothing).capacity.view(len(self._nodes))
+        if resource not in self._naming:
+            return np.zeros(self.size, np.int64)
+        name = f"capacity {resource}"
+        return self.derived(name, np.int64, 0, lambda node: _amount(resource, _amounts(node)[1]))
 
     def requested(self, resource: str) -> IntColumn:
         """(N,) sum of the requests of the node's pods; also of `NONZERO_CPU` and the like."""
-        sparse = self._sparse.get(resource)
-        if sparse is not None:
-            return self._dense(sparse.requested)
-        return self._sums.get(resource, self._nothing.capacity).view(len(self._nodes))
+        known = self._sums.get(resource)
+        if known is None:
+            return self._of_rows(_REQUESTED, resource)
+        return known.view(len(self._nodes))
 
     def has_resource(self, resource: str) -> BoolColumn:
         """(N,) the node's allocatable names the resource."""
-        sparse = self._sparse.get(resource)
-        if sparse is None:
-            return self._resources.get(resource, self._nothing).named.view(len(self._nodes))
-        named = np.zeros(len(self._nodes), np.bool_)
-        named[list(sparse.allocatable)] = True
-        return named
+        if resource not in self._naming:
+            return np.zeros(self.size, np.bool_)
+        return self.flag(f"has {resource}", lambda node: resource in _amounts(node)[0])
 
     def names_resource(self, resource: str) -> bool:
         """Whether any node names the resource, even with an amount of 0."""
@@ -220,9 +189,9 @@ class NodeColumns(ColumnTable[Node]):
         """The names of all nodes, in the order in which they came."""
         return list(self._row_of)
 
-    def _dense(self, rows: dict[int, int]) -> IntColumn:
+    def _of_rows(self, part: int, resource: str) -> IntColumn:
         column = np.zeros(len(self._nodes), np.int64)
-        for row, amount in rows.items():
+        for row, amount in self._sparse.get(resource, _NO_ROWS)[part].items():
             column[row] = amount
         column.flags.writeable = False
         return column
@@ -244,7 +213,6 @@ class NodeTable(NodeColumns):
         self._row_of[name] = row
         digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
         self._tie_keys.cell[row] = int.from_bytes(digest, "little")
-        self._names.cell[row] = self.dictionary.code(name)
         self._present.cell[row] = True
         self.fill(row, node)
         self.layout += 1
@@ -258,14 +226,7 @@ class NodeTable(NodeColumns):
         if before is None or _amounts(before) != _amounts(node):
             self._set_amounts(row, _NONE if before is None else _amounts(before), _amounts(node))
         self._images.replace(row, _images(before), _images(node))
-        broken = []
-        for derived, of in self._derived:
-            try:
-                derived.cell[row] = of(node)
-            except Exception:  # noqa: BLE001 - see `Derived.drop_broken`
-                broken.append(derived)
-        if broken:
-            self._derived.drop_broken(broken)
+        if self._derived.write(lambda column, of: column.fill((of(node),), 1, row)):
             self.layout += 1
 
     def remove(self, name: str) -> None:
@@ -276,8 +237,7 @@ class NodeTable(NodeColumns):
         self._images.replace(row, _images(self._nodes[row]), ())
         self._ports.clear(row)
         for resource in list(self._sparse):
-            self._sparse[resource].requested.pop(row, None)
-            self._forget(resource)
+            self._put(_REQUESTED, resource, row, 0)
         self._nodes[row] = None
         for column in self._columns():
             column.clear(row)
@@ -286,25 +246,20 @@ class NodeTable(NodeColumns):
 
     def add_pod(self, row: int, pod: PodInfo, sign: int) -> None:
         """Adds (sign 1) or takes off (sign -1) a pod's requests."""
-        if self._cells_at != self.layout:
-            self._cells_at = self.layout
-            self._cells = {name: column.cell for name, column in self._sums.items()}
-        cells = self._cells
+        sums = self._sums
         for name, amount in pod.readings.sums.items():
             try:
-                cells[name][row] += sign * amount
+                sums[name].cell[row] += sign * amount
             except KeyError:
-                self._add_sparse(name, row, sign * amount)
+                held = self._sparse.get(name, _NO_ROWS)[_REQUESTED].get(row, 0)
+                self._put(_REQUESTED, name, row, wrap_int64(held + sign * amount))
             except ValueError:  # no 64 bits: Go's wrap
-                cells[name][row] = wrap_int64(cells[name][row] + sign * amount)
+                cell = sums[name].cell
+                cell[row] = wrap_int64(cell[row] + sign * amount)
         ports = host_ports(pod.pod)
         if ports:
             change = self._ports.add if sign > 0 else self._ports.remove
             change(row, ports)
-
-    def texts(self) -> list[Column]:
-        """See `ColumnTable.texts`."""
-        return [self._names, *super().texts()]
 
     def recode(self, dictionary: Dictionary) -> None:
         """See `ColumnTable.recode`."""
@@ -314,90 +269,59 @@ class NodeTable(NodeColumns):
     # ---- inside ----------------------------------------------------------------------------
 
     def _columns(self) -> list[Column]:
-        columns = [
+        return [
             self._present,
             self._unschedulable,
             self._taint_set,
             self._tie_keys,
-            self._names,
             *self._sums.values(),
+            *self._allocatable.values(),
+            *(column for column, _ in self._derived),
         ]
-        for resource in (self._nothing, *self._resources.values()):
-            columns.extend(resource.columns())
-        columns.extend(column for column, _ in self._derived)
-        return columns
 
     # ---- inside: resources -----------------------------------------------------------------
 
     def _set_amounts(self, row: int, before: _Amounts, after: _Amounts) -> None:
         """Writes what a node has into its row, which has what is `before`."""
-        for resource in before[0] | before[1]:
-            self._set_amount(resource, row, None, None)
         for resource in after[0] | after[1]:
             self._naming[resource] += 1
-            if resource not in self._resources and len(self._resources) < MOST_RESOURCES:
+            if resource not in self._allocatable and len(self._allocatable) < MOST_RESOURCES:
                 self._give_columns(resource)
+        for resource in before[0] | after[0]:
+            self._put(_ALLOCATABLE, resource, row, _amount(resource, after[0]))
         for resource in before[0] | before[1]:
             self._naming[resource] -= 1
             if not self._naming[resource]:
                 self._take_columns(resource)
-        for resource in after[0] | after[1]:
-            self._set_amount(resource, row, *(of.get(resource) for of in after))
 
-    def _set_amount(
-        self, resource: str, row: int, allocatable: Quantity | None, capacity: Quantity | None
-    ) -> None:
-        given = None if allocatable is None else resource_amount(resource, allocatable)
-        whole = None if capacity is None else resource_amount(resource, capacity)
-        found = self._resources.get(resource)
-        if found is not None:
-            found.allocatable.cell[row] = given or 0
-            found.named.cell[row] = given is not None
-            found.capacity.cell[row] = whole or 0
+    def _put(self, part: int, resource: str, row: int, amount: int) -> None:
+        known = self._dense[part].get(resource)
+        if known is not None:
+            known.cell[row] = amount
             return
-        sparse = self._sparse.setdefault(resource, _Sparse())
-        for rows, amount in ((sparse.allocatable, given), (sparse.capacity, whole)):
-            rows.pop(row, None)
-            if amount is not None:
-                rows[row] = amount
-        self._forget(resource)
-        self.layout += 1
-
-    def _add_sparse(self, resource: str, row: int, amount: int) -> None:
-        rows = self._sparse.setdefault(resource, _Sparse()).requested
-        total = wrap_int64(rows.pop(row, 0) + amount)
-        if total:
-            rows[row] = total
-        if self._naming[resource]:
-            self.layout += 1  # who keeps the column keeps a copy
-        self._forget(resource)
-
-    def _forget(self, resource: str) -> None:
-        """Forgets a resource of which no row has any, and how many nodes name it if none does."""
-        if not any(self._sparse[resource].parts()):
+        sparse = self._sparse.setdefault(resource, ({}, {}))
+        sparse[part].pop(row, None)
+        if amount:
+            sparse[part][row] = amount
+        elif not any(sparse):
             del self._sparse[resource]
-        if not self._naming[resource]:
-            del self._naming[resource]
+        if resource in self._naming:
+            self.layout += 1  # who keeps the column keeps a copy
 
     def _give_columns(self, resource: str) -> None:
-        found = self._resources[resource] = _Resource(self._capacity)
-        self._sums[resource] = Column(np.int64, self._capacity)
-        sparse = self._sparse.pop(resource, None)
-        if sparse is not None:
-            columns = found.allocatable, found.capacity, self._sums[resource]
-            for column, rows in zip(columns, sparse.parts(), strict=True):
-                for row, amount in rows.items():
-                    column.cell[row] = amount
-            for row in sparse.allocatable:
-                found.named.cell[row] = True
+        sparse = self._sparse.pop(resource, ({}, {}))
+        for columns, rows in zip(self._dense, sparse, strict=True):
+            column = columns[resource] = Column(np.int64, self._capacity)
+            for row, amount in rows.items():
+                column.cell[row] = amount
         self.layout += 1
 
     def _take_columns(self, resource: str) -> None:
         del self._naming[resource]
-        if self._resources.pop(resource, None) is not None:
+        if self._allocatable.pop(resource, None) is not None:
             requested = self._sums.pop(resource).view(len(self._nodes))
             for row in np.flatnonzero(requested).tolist():
-                self._add_sparse(resource, row, int(requested[row]))
+                self._put(_REQUESTED, resource, row, int(requested[row]))
             self.layout += 1
 
     # ---- inside: taints --------------------------------------------------------------------
@@ -408,29 +332,13 @@ class NodeTable(NodeColumns):
         if number is None:
             number = self._taint_set_of[taints] = len(self.taint_sets)
             self._taint_sets.append(taints)
-        before: int = self._taint_set.cell[row]
         self._taint_set.cell[row] = number
-        if before == number:
-            return
-        if before:
-            self._taint_users[before] -= 1
-            if not self._taint_users[before]:
-                del self._taint_users[before]
-        if number:
-            self._taint_users[number] += 1
-        if len(self.taint_sets) > _FEW_SETS + 2 * len(self._taint_users):
-            self._renumber_taints()
-
-    def _renumber_taints(self) -> None:
-        kept = sorted(self._taint_users)
-        place = np.zeros(len(self.taint_sets), np.int32)
-        place[kept] = np.arange(len(kept))
-        self._taint_users = Counter({i: self._taint_users[old] for i, old in enumerate(kept)})
-        self.taint_sets = self._taint_sets = [self.taint_sets[old] for old in kept]
-        self._taint_set_of = {taints: i for i, taints in enumerate(self.taint_sets)}
-        for row in self._row_of.values():
-            self._taint_set.cell[row] = int(place[self._taint_set.cell[row]])
-        self.layout += 1
+        if len(self.taint_sets) > _FEW_SETS + 2 * len(self._row_of):
+            self.taint_sets = self._taint_sets = [_NO_TAINTS]
+            self._taint_set_of = {_NO_TAINTS: 0}
+            for each in self._row_of.values():
+                self._set_taints(each, tuple(self.node(each).spec.taints or ()))
+            self.layout += 1
 
     def derived(
         self, name: str, dtype: type, default: object, of: Callable[[Node], object]
@@ -452,6 +360,11 @@ def _amounts(node: Node) -> _Amounts:
     # A node without allocatable has its capacity there: API defaulting, which files lack.
     allocatable = status.allocatable if status.allocatable is not None else status.capacity
     return allocatable or {}, status.capacity or allocatable or {}
+
+
+def _amount(resource: str, has: ResourceList) -> int:
+    quantity = has.get(resource)
+    return 0 if quantity is None else resource_amount(resource, quantity)
 
 
 def _images(node: Node | None) -> Sequence[ContainerImage]:

@@ -48,35 +48,6 @@ class QueueTimes(NamedTuple):
     attempts: int
 
 
-class _Table:
-    """Pods by UID in a table of columns, each with the name of its node if it has one."""
-
-    def __init__(self, dictionary: Dictionary) -> None:
-        self.pods = PodTable(dictionary)
-        self.nodes: dict[str, str] = {}
-
-    def put(self, pod: PodInfo, node: str, node_row: int) -> None:
-        row = self.pods.row(pod.uid)
-        if row == _NOWHERE:
-            self.pods.add(pod, node_row)
-        else:
-            self.pods.fill(row, pod, node_row)
-        self.nodes[pod.uid] = node
-
-    def drop(self, uid: str) -> str | None:
-        """The name of its node, None if it was not here."""
-        row = self.pods.row(uid)
-        if row == _NOWHERE:
-            return None
-        self.pods.remove(row)
-        return self.nodes.pop(uid)
-
-    def align(self, nodes: NodeColumns) -> None:
-        """Rows of nodes are others now."""
-        for uid, row in self.pods.row_of.items():
-            self.pods.move(row, nodes.row(self.nodes[uid]))
-
-
 class OtherPods:
     """Pods other than those on nodes, as far as anybody attends to them; see the module.
 
@@ -102,8 +73,6 @@ class OtherPods:
             changed: called with the row of a node of which something else is read now.
         """
         self.attends: frozenset[str] = frozenset()
-        self.version = 0
-        """Changes with every pod that comes, goes, or has other times."""
         self.touched: set[str] = set()
         """UIDs of queued pods that have changed since `take_touched`."""
         self.on_news: Callable[[], None] = lambda: None
@@ -115,11 +84,11 @@ class OtherPods:
         self._changed = changed
         self._layout = nodes.layout
         self._times: dict[str, QueueTimes] = {}
-        self._queued = _Table(dictionary)
-        self._finished = _Table(dictionary)
+        self._queued = PodTable(dictionary)
+        self._finished = PodTable(dictionary)
         # Finished pods, the next to be forgotten first; some may be gone already.
         self._ending: list[tuple[float, str]] = []
-        self._promised: tuple[tuple[int, int], _Table] | None = None
+        self._promised: tuple[tuple[int, int], PodTable] | None = None
         self._left: OrderedDict[tuple[str, str, str], str] = OrderedDict()
 
     def pods(self, table: str) -> PodColumns:
@@ -128,11 +97,12 @@ class OtherPods:
         Those of the queue are on no node: their `node` is a row all the same, but for pods that
         got a node meanwhile.
         """
-        return self._table(table).pods
-
-    def row(self, table: str, uid: str) -> int:
-        """The row of a pod of one of these tables, -1 if it is not there."""
-        return self._table(table).pods.row(uid)
+        if table == QUEUE:
+            return self._queued
+        if table == NOMINATED:
+            return self._nominated()
+        self._align()
+        return self._finished
 
     def times(self, uid: str) -> QueueTimes | None:
         """What the queue knows of a pod; None if it has no such pod."""
@@ -142,27 +112,22 @@ class OtherPods:
         """The node that the pod of its name, or else the last one of its workload, left."""
         return next((self._left[key] for key in _names(pod) if key in self._left), None)
 
-    def _aligned(self) -> None:
+    def _align(self) -> None:
+        """Rows of nodes may be others now."""
         if self._layout != self._nodes.layout:
             self._layout = self._nodes.layout
-            self._finished.align(self._nodes)
+            for row in range(self._finished.size):
+                node = self._finished.pod(row).pod.node_name
+                self._finished.move(row, self._nodes.row(node))
 
-    def _table(self, name: str) -> _Table:
-        if name == QUEUE:
-            return self._queued
-        if name == NOMINATED:
-            return self._nominated()
-        self._aligned()
-        return self._finished
-
-    def _nominated(self) -> _Table:
+    def _nominated(self) -> PodTable:
         """Nominations are few and rare: the table is made anew when one comes or goes."""
         seen = self._nominations.version, self._nodes.layout
         if self._promised is None or self._promised[0] != seen:
-            table = _Table(self._dictionary)
+            table = PodTable(self._dictionary)
             for node, pods in self._nominations.each():
                 for pod in pods:
-                    table.put(pod, node, self._nodes.row(node))
+                    table.add(pod, self._nodes.row(node))
             self._promised = seen, table
         return self._promised[1]
 
@@ -177,40 +142,35 @@ class OtherPodsTable(OtherPods):
         if QUEUE in gone:
             self._times.clear()
             self.touched.clear()
-            self._queued = _Table(self._dictionary)
+            self._queued = PodTable(self._dictionary)
         if FINISHED in gone:
-            self._finished = _Table(self._dictionary)
+            self._finished = PodTable(self._dictionary)
             self._ending.clear()
         if PREVIOUS in gone:
             self._left.clear()
-        if gone:
-            self.version += 1
 
     def set_queued(self, pod: PodInfo, times: QueueTimes) -> None:
         """The pod is in the queue, or is being tried."""
-        row, before = self._queued.pods.row(pod.uid), self._times.get(pod.uid)
-        news = row == _NOWHERE or self._queued.pods.pod(row) is not pod
+        row, before = self._queued.row(pod.uid), self._times.get(pod.uid)
+        news = row == _NOWHERE or self._queued.pod(row) is not pod
         if news or (TIMES in self.attends and times != before):
             self._touch(pod.uid)
         self._times[pod.uid] = times
         # Waiting pods are on no node; row 0 stands for any, so that they are counted.
-        self._queued.put(pod, "", _NOWHERE if pod.uid in self._on_node else 0)
-        self.version += 1
+        _put(self._queued, pod, _NOWHERE if pod.uid in self._on_node else 0)
 
     def remove_queued(self, uid: str) -> None:
         """The pod waits no longer."""
         if self._times.pop(uid, None) is not None:
-            self._queued.drop(uid)
+            self._queued.remove(self._queued.row(uid))
             self._touch(uid)
-            self.version += 1
 
     def placed(self, uid: str, *, placed: bool) -> None:
         """A pod got a node, or has it no longer."""
-        row = self._queued.pods.row(uid)
+        row = self._queued.row(uid)
         if row != _NOWHERE:
-            self._queued.pods.move(row, _NOWHERE if placed else 0)
+            self._queued.move(row, _NOWHERE if placed else 0)
             self._touch(uid)
-            self.version += 1
 
     def take_touched(self) -> set[str]:
         """`touched`, which is empty from now on."""
@@ -228,16 +188,16 @@ class OtherPodsTable(OtherPods):
     def set_finished(self, pod: PodInfo, at: float) -> None:
         """The pod finished at that time; it is forgotten an hour later."""
         node = pod.pod.node_name
-        known = self._finished.pods.row(pod.uid) != _NOWHERE
-        self._finished.put(pod, node, self._nodes.row(node))
-        if not known:
+        if not _put(self._finished, pod, self._nodes.row(node)):
             heapq.heappush(self._ending, (at, pod.uid))
         self._tell(node)
 
     def remove_finished(self, uid: str) -> None:
         """The pod is gone."""
-        node = self._finished.drop(uid)
-        if node is not None:
+        row = self._finished.row(uid)
+        if row != _NOWHERE:
+            node = self._finished.pod(row).pod.node_name
+            self._finished.remove(row)
             self._tell(node)
 
     def expire(self, now: float) -> None:
@@ -254,7 +214,6 @@ class OtherPodsTable(OtherPods):
             self._left.move_to_end(key)
         while len(self._left) > MOST_LEFT:
             self._left.popitem(last=False)
-        self.version += 1
 
     def object_changed(self, kind: str, name: str) -> None:
         """An object came, went or changed."""
@@ -263,21 +222,21 @@ class OtherPodsTable(OtherPods):
 
     def namespace_changed(self, name: str) -> None:
         """Another namespace has this name, or says something else."""
-        self._queued.pods.namespace_changed(name)
-        self._aligned()
-        for row in self._finished.pods.namespace_changed(name).tolist():
+        self._queued.namespace_changed(name)
+        self._align()
+        for row in self._finished.namespace_changed(name).tolist():
             self._changed(row)
         self._promised = None
 
     def texts(self) -> list[Column]:
         """The columns that hold codes of the dictionary, but for nominated pods."""
-        return [*self._queued.pods.texts(), *self._finished.pods.texts()]
+        return [*self._queued.texts(), *self._finished.texts()]
 
     def recode(self, dictionary: Dictionary) -> None:
         """The codes of `texts` are of another dictionary now."""
         self._dictionary = dictionary
         for table in (self._queued, self._finished):
-            table.pods.recode(dictionary)
+            table.recode(dictionary)
         self._promised = None
 
     # ---- inside ----------------------------------------------------------------------------
@@ -287,11 +246,20 @@ class OtherPodsTable(OtherPods):
         self.on_news()
 
     def _tell(self, *nodes: str) -> None:
-        self.version += 1
         for node in filter(None, nodes):
             row = self._nodes.row(node)
             if row != _NOWHERE:
                 self._changed(row)
+
+
+def _put(table: PodTable, pod: PodInfo, node_row: int) -> bool:
+    """Puts the pod in, or what it is now; True if it was there."""
+    row = table.row(pod.uid)
+    if row == _NOWHERE:
+        table.add(pod, node_row)
+    else:
+        table.fill(row, pod, node_row)
+    return row != _NOWHERE
 
 
 def _names(pod: PodInfo) -> list[tuple[str, str, str]]:

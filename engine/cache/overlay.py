@@ -5,7 +5,7 @@ Never writes to the snapshot below: what is equal is shared, the rest is copied 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -105,13 +105,13 @@ class PodsOver(PodColumns):
     def __init__(
         self,
         base: PodColumns,
-        hidden: Mapping[int, int],
+        hidden: Collection[int],
         more: Sequence[tuple[PodInfo, int]],
     ) -> None:
         """Lies on `base`, the pods of the cache, whatever was there.
 
-        `hidden` are rows that are taken away, `more` pods behind those of the cache, all with the
-        rows of their nodes.
+        `hidden` are rows that are taken away, `more` pods behind those of the cache with the rows
+        of their nodes.
         """
         self.__dict__.update(base.__dict__)
         self._base = base
@@ -121,35 +121,21 @@ class PodsOver(PodColumns):
 
     def with_moves(self, moves: Moves) -> PodsOver:
         """The same with pods taken off nodes, and others on them."""
-        hidden, more = dict(self._hidden), list(self._more)
+        hidden, more = set(self._hidden), list(self._more)
         for node_row, remove, add in moves:
             for pod in remove:
-                row = self._row_of(pod)
-                if row in hidden or row < 0 or self._node_row(row) != node_row:
+                row = self._row_of(pod.uid)
+                if row in hidden or row < 0 or self.node[row] != node_row:
                     raise LookupError(f"pod {pod.key} is not on the node of row {node_row}")
-                hidden[row] = node_row
-            for pod in add:
-                row = self._row_of(pod) if hidden else -1
-                # A pod that comes back to where it was gets its row again.
-                if hidden.get(row) == node_row and self.pod(row) is pod:
-                    del hidden[row]
-                else:
-                    more.append((pod, node_row))
+                hidden.add(row)
+            more += [(pod, node_row) for pod in add]
         return PodsOver(self._base, hidden, more)
 
-    def _row_of(self, pod: PodInfo) -> int:
-        """Where the pod is; where it was last, if it is nowhere now."""
-        found = self.row(pod.uid)
+    def _row_of(self, uid: str) -> int:
         for row, (one, _) in enumerate(self._more, self._base.size):
-            if one.uid == pod.uid and (row not in self._hidden or one is pod):
-                found = row
-                if row not in self._hidden:
-                    break
-        return found
-
-    def _node_row(self, row: int) -> int:
-        first = self._base.size
-        return int(self._base.node[row]) if row < first else self._more[row - first][1]
+            if one.uid == uid and row not in self._hidden:
+                return row
+        return self.row(uid)
 
     @property
     def size(self) -> int:

@@ -3,16 +3,13 @@
 A kind is a namespace, labels and whether the pod is being deleted. Equal labels are one
 object for most pods (`kube.sharing`); where they are not, there is one kind more.
 
-Selectors come with any pod, and each pod may have labels of its own. So a label that
-is asked for the first time costs a step for each kind that has it, not for all; from then on a
-selector costs a few passes over numbers.
+Selectors come with any pod, and each pod may have labels of its own. So kinds are indexed by each
+label and value as they come: a selector looks at those that have what it demands, not at all.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Collection, Mapping
-from operator import itemgetter
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -23,42 +20,26 @@ from engine.pods.selectors import Requirement, Selector
 
 Kind = tuple[str, Mapping[str, str], bool]
 """Namespace, labels, whether the pod is being deleted."""
+_Numbers = set[int] | tuple[int, ...]
+"""Kinds; one alone is a tuple, which is a quarter of a set: most own labels are of one pod."""
 _NO_LABELS: Mapping[str, str] = {}
-_LEAST_STALE: Final = 4096
-_MOST_FRESH: Final = 1024
-
-
-class _AnyLabel(dict[str, str]):
-    """Labels of kinds that are gone: each is empty."""
-
-    def __missing__(self, label: str) -> str:
-        return ""
-
-
-_GONE: Final[Kind] = ("", _AnyLabel(), False)
+_GONE: Final[Kind] = "", _NO_LABELS, False
+# In the index beside labels, none of which has such a key.
+_NAMESPACE: Final = ""
+_DELETING: Final = " "
+_NOT_DELETING: Final = Requirement(_DELETING, "DoesNotExist")
 
 
 class Kinds:
-    """Numbers of kinds, reused some time after no pod has them any more."""
+    """Numbers of kinds, reused when no pod has them any more."""
 
     def __init__(self) -> None:
         self._each: list[Kind] = []
         self._numbers: dict[tuple[str, int, bool], int] = {}
         self._pods: list[int] = []
         self._free: list[int] = []
-        # By number: hash of the namespace; whether pods of this kind are being deleted.
-        self._spaces = array("q")
-        self._deleting = array("b")
-        # Labels of new kinds are indexed when a selector comes: most assumed pods get the
-        # labels that others have once their binding is seen.
-        self._fresh: dict[int, None] = {}
-        self._with: dict[str, array[int]] = {}
-        self._values: dict[str, array[int]] = {}
-        self._labels = 0
-        # Kinds without pods that are still in `_with`, until that is swept.
-        self._gone: list[int] = []
-        self._stale: set[str] = set()
-        self._stale_labels = 0
+        self._with: dict[str, dict[str, _Numbers]] = {}
+        """Label -> value -> the kinds that have it."""
 
     def take(self, pod: PodInfo) -> int:
         """The number of a pod that comes."""
@@ -71,40 +52,41 @@ class Kinds:
             self._pods[number] += 1
             return number
         kind = meta.namespace, labels, key[2]
-        space = hash(meta.namespace)
         if self._free:
             number = self._free.pop()
             self._each[number], self._pods[number] = kind, 1
-            self._spaces[number], self._deleting[number] = space, key[2]
         else:
             number = len(self._each)
             self._each.append(kind)
             self._pods.append(1)
-            self._spaces.append(space)
-            self._deleting.append(key[2])
         self._numbers[key] = number
-        self._fresh[number] = None
-        if len(self._fresh) > _MOST_FRESH:
-            self._index()
+        for label, text in _texts(kind):
+            values = self._with.setdefault(label, {})
+            there = values.setdefault(text, (number,))
+            if isinstance(there, set):
+                there.add(number)
+            elif there[0] != number:
+                values[text] = {*there, number}
         return number
 
     def give_back(self, number: int) -> None:
         """A pod of this kind goes."""
         self._pods[number] -= 1
-        kind = self._each[number]
         if self._pods[number]:
             return
+        kind = self._each[number]
         del self._numbers[kind[0], id(kind[1]), kind[2]]
         self._each[number] = _GONE
-        if number in self._fresh:
-            del self._fresh[number]
-            self._free.append(number)
-            return
-        self._gone.append(number)
-        self._stale.update(kind[1])
-        self._stale_labels += 1 + len(kind[1])
-        if self._stale_labels > max(_LEAST_STALE, self._labels >> 2):
-            self._sweep()
+        self._free.append(number)
+        for label, text in _texts(kind):
+            values = self._with[label]
+            there = values[text]
+            if isinstance(there, set) and len(there) > 1:
+                there.discard(number)
+                continue
+            del values[text]
+            if not values:
+                del self._with[label]
 
     def matching(
         self, namespaces: Collection[str] | None, selector: Selector, *, terminating: bool
@@ -112,93 +94,36 @@ class Kinds:
         """(K,) by number, which kinds are selected; None: none are. Namespaces None: of any."""
         if selector.requirements is None:
             return None
-        self._index()
-        found, without = None, []
-        for requirement in selector.requirements:
-            numbers = self._met(requirement)
-            if requirement.operator not in ("In", "Exists"):
-                without.append(numbers)
-            elif not len(numbers):
-                return None
-            else:
-                found = self._marked(numbers, among=found)
-        if found is None:
-            found = np.ones(len(self._each), np.bool_)
-        for numbers in without:
-            found[numbers] = False
-        if not terminating:
-            found &= np.frombuffer(self._deleting, np.bool_) ^ True
+        asked = list(selector.requirements)
         if namespaces is not None:
-            found &= _among(np.frombuffer(self._spaces, np.int64), namespaces)
-        return found if found.any() else None
-
-    def forget(self, label: str) -> None:
-        """No selector reads the values of this label any more."""
-        self._values.pop(label, None)
-
-    def _index(self) -> None:
-        for number in self._fresh:
-            labels = self._each[number][1]
-            for label, text in labels.items():
-                found = self._with.get(label)
-                if found is None:
-                    found = self._with[label] = array("i")
-                found.append(number)
-                values = self._values.get(label)
-                if values is not None:
-                    values.append(hash(text))
-            self._labels += len(labels)
-        self._fresh.clear()
-
-    def _met(self, requirement: Requirement) -> NDArray[np.int32]:
-        numbers = self._having(requirement.key)
-        if not requirement.values or not len(numbers):
-            return numbers
-        values = self._values_of(requirement.key, numbers)
-        return numbers[_among(values, requirement.values)]
-
-    def _values_of(self, label: str, numbers: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Hashes of the label's values, of these kinds, which have it or are gone."""
-        # INVARIANT: as long as what `_having` gives, in its order.
-        if label not in self._values:
-            kinds = map(self._each.__getitem__, numbers.tolist())
-            texts = map(itemgetter(label), map(itemgetter(1), kinds))
-            self._values[label] = array("q", map(hash, texts))
-        return np.frombuffer(self._values[label], np.int64)
-
-    def _having(self, label: str) -> NDArray[np.int32]:
-        # INVARIANT: a view, which holds the array at its length; not kept beyond a call.
-        return np.frombuffer(self._with.get(label, b""), np.int32)
-
-    def _marked(
-        self, numbers: NDArray[np.int32], among: NDArray[np.bool_] | None = None
-    ) -> NDArray[np.bool_]:
+            asked.append(Requirement(_NAMESPACE, "In", tuple(namespaces)))
+        if not terminating:
+            asked.append(_NOT_DELETING)
+        demanded: list[_Numbers] = []
+        without: list[_Numbers] = []
+        for requirement in asked:
+            demands = requirement.operator in ("In", "Exists")
+            (demanded if demands else without).append(self._met(requirement))
+        demanded.sort(key=len)
+        found = set(demanded[0] if demanded else self._numbers.values())
+        found = found.intersection(*demanded[1:]).difference(*without)
+        if not found:
+            return None
         marked = np.zeros(len(self._each), np.bool_)
-        marked[numbers] = True if among is None else among[numbers]
+        marked[np.fromiter(found, np.intp, len(found))] = True
         return marked
 
-    def _sweep(self) -> None:
-        """Takes kinds that are gone out of the index of their labels."""
-        gone = self._marked(np.array(self._gone, np.int32))
-        for label in self._stale:
-            numbers = self._having(label)
-            kept = ~gone[numbers]
-            if label in self._values:
-                values = np.frombuffer(self._values[label], np.int64)
-                self._values[label] = array("q", values[kept].tobytes())
-            if kept.any():
-                self._with[label] = array("i", numbers[kept].tobytes())
-            else:
-                del self._with[label]
-        self._labels -= self._stale_labels - len(self._gone)
-        self._free += self._gone
-        self._gone, self._stale, self._stale_labels = [], set(), 0
+    def _met(self, requirement: Requirement) -> _Numbers:
+        """Those that have the label, with one of the values if the operator is about values."""
+        key, operator, wanted = requirement
+        values = self._with.get(key, {})
+        named = wanted if operator in ("In", "NotIn") else values
+        some = [values.get(text, ()) for text in named]
+        return some[0] if len(some) == 1 else set().union(*some)
 
 
-def _among(hashes: NDArray[np.int64], texts: Collection[str]) -> NDArray[np.bool_]:
-    """Which are of one of the texts.
-
-    By hash: it has 64 bits and a seed of the process, so that nobody makes two texts of one.
-    """
-    wanted = [hash(text) for text in texts]
-    return hashes == wanted[0] if len(wanted) == 1 else np.isin(hashes, wanted)
+def _texts(kind: Kind) -> Iterable[tuple[str, str]]:
+    """What a kind is indexed by: labels with their values, and what stands beside them."""
+    namespace, labels, deleting = kind
+    of_both = [(_NAMESPACE, namespace), *labels.items()]
+    return [*of_both, (_DELETING, "")] if deleting else of_both

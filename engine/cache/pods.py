@@ -25,7 +25,6 @@ from engine.pods.podinfo import PodInfo
 from engine.pods.selectors import Selector
 
 _DERIVED_BYTES: Final = 128 << 20
-_MOST_LEDGERS: Final = 64
 _MOST_BEHIND: Final = 256
 _PODS_A_STEP: Final = 2048
 _OF_NAMESPACES: Final = "of its namespace: "
@@ -119,15 +118,12 @@ class PodColumns(ColumnTable[PodInfo]):
 
         A what-if snapshot returns the sums of the cluster.
         """
-        found = self._ledgers.pop(name, None)
         self._asked.add(name)
+        found = self._ledgers.get(name)
         if found is None:
-            found = make()
+            found = self._ledgers[name] = make()
             for pod in self._pods:
                 found.count(pod, 1)
-            for oldest in list(self._ledgers)[: len(self._ledgers) - _MOST_LEDGERS + 1]:
-                del self._ledgers[oldest]
-        self._ledgers[name] = found  # the last to go from now on
         return found
 
     def prepare(
@@ -199,10 +195,6 @@ class PodTable(PodColumns):
             del self._ledgers[name]
         self._asked.clear()
 
-    def forget_label(self, label: str) -> None:
-        """Nobody counts by the values of this label any more."""
-        self._kinds.forget(label)
-
     def add(self, pod: PodInfo, node_row: int) -> None:
         """Gives the pod a row."""
         row = len(self._pods)
@@ -235,20 +227,17 @@ class PodTable(PodColumns):
             kind: int = self._kind.cell[row]
             self._kind.cell[row] = self._kinds.take(pod)
             self._kinds.give_back(kind)
-        differs, broken = False, []
-        for column, of in self._derived:
+        differs = False
+
+        def write(column: Column, of: Callable[[PodInfo], object]) -> None:
+            nonlocal differs
             held = column.cell[row]
-            try:
-                column.cell[row] = of(pod)
-            except Exception:  # noqa: BLE001 - see `Derived.drop_broken`
-                broken.append(column)
-                differs = True
-                continue
+            column.cell[row] = of(pod)
             after = column.cell[row]
             # Of two missing numbers neither equals itself.
             differs |= held != after and (held == held or after == after)
-        self._derived.drop_broken(broken)
-        return differs
+
+        return self._derived.write(write) or differs
 
     def move(self, row: int, node_row: int) -> None:
         """The pod's node got this row, or -1: it went away."""
@@ -296,23 +285,20 @@ class PodTable(PodColumns):
         """
         for ledger in [one for one, it in self._ledgers.items() if it.of_namespaces]:
             del self._ledgers[ledger]
-        columns = self._derived.named(f"{TEXT}{_OF_NAMESPACES}")
-        if not columns:
+        if not self._derived.named(f"{TEXT}{_OF_NAMESPACES}"):
             return np.empty(0, np.intp)
         own = self.text("namespace None", lambda pod: pod.namespace)
         there = np.flatnonzero(own == self.dictionary.find(name))
         otherwise = np.zeros(len(there), np.bool_)
-        broken = []
-        for column, of in columns:
-            before = column.view(self.size)[there]
-            try:
-                for row in there.tolist():
-                    column.cell[row] = of(self._pods[row])
-            except Exception:  # noqa: BLE001 - see `Derived.drop_broken`
-                broken.append(column)
-                otherwise[:] = True
-            otherwise |= column.view(self.size)[there] != before
-        self._derived.drop_broken(broken)
+
+        def write(column: Column, of: Callable[[PodInfo], object]) -> None:
+            nonlocal otherwise
+            before = column.array[there]
+            column.array[there] = [of(self._pods[row]) for row in there.tolist()]
+            otherwise |= column.array[there] != before
+
+        if self._derived.write(write, f"{TEXT}{_OF_NAMESPACES}"):
+            otherwise[:] = True
         rows = self.node[there[otherwise]]
         return np.unique(rows[rows >= 0]).astype(np.intp)
 

@@ -1,22 +1,24 @@
-"""Pod sets: pods by labels and namespace in, how many of them are on each node row out.
+"""Pods in, how many are on each node row out: of a pod set, or of those with an affinity term.
 
-A set is counted once it is asked for; the least recently used go first.
-Which sets a pod is in is kept for all pods with equal labels, as far as any set's selector names
-them, so that a change of a pod costs as many steps as there are sets that match it. Does not know
-what counts are for.
+A set (pods by labels and namespace) is counted once it is asked for; the least recently used go
+first. Which sets a pod is in is kept for all pods with equal labels, as far as any set's selector
+names them, so that a change of a pod costs as many steps as there are sets that match it. Pods with
+equal terms share them, so that a thousand replicas are one term. Does not know what counts are for.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from operator import attrgetter
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from engine.cache.pods import PodTable
 from engine.changelog import ChangeLog
 from engine.objects import Namespace, ObjectMeta
-from engine.pods.podterms import Spaces
-from engine.pods.selectors import EVERYTHING, Selector
+from engine.pods.podterms import PodTerm, Spaces
+from engine.pods.selectors import EVERYTHING, NOTHING, Selector
 
 MOST_SETS: Final = 8192
 MOST_COUNTS: Final = 1 << 20
@@ -29,38 +31,17 @@ _Pair = tuple[str | None, str | None, str | None]
 _T = TypeVar("_T")
 
 
-class Tally(Protocol):
-    """Counts by node row."""
-
-    @property
-    def counts(self) -> Mapping[int, int]:
-        """Node row -> how many; rows without any are left out."""
-        ...
-
-    @property
-    def live(self) -> bool:
-        """False once it is no longer kept up to date: ask for another."""
-        ...
-
-    def since(self, position: int) -> Sequence[int] | None:
-        """The rows whose count changed after a position of the log; None: it is too short."""
-        ...
-
-    @property
-    def end(self) -> int:
-        """The position after the last change."""
-        ...
-
-
-class Counts(ChangeLog):
-    """Counts by node row, with a log of rows whose count changed."""
+class Tally(ChangeLog):
+    """Counts by node row, with a log of the rows whose count changed; the cache alone writes."""
 
     __slots__ = ("__weakref__", "counts", "live", "tables")
 
     def __init__(self) -> None:
         super().__init__()
         self.counts: dict[int, int] = {}
+        """Node row -> how many; rows without any are left out."""
         self.live = True
+        """False once it is no longer kept up to date: ask for another."""
         self.tables: OrderedDict[Any, Any] = OrderedDict()
         """What `domains` made of it, by grouping; they are told of each change."""
 
@@ -112,9 +93,10 @@ class SelectorIndex(Generic[_T]):
     def find(self, namespace: str, labels: Labels) -> Iterator[_T]:
         """Things whose selector matches the labels, of this namespace or of many."""
         known = self._things
+        texts = [(key, text) for key, value in labels.items() for text in (None, value)]
         for place in (namespace, None):
-            for pair in _looked_up(place, labels):
-                for selector, thing in known.get(pair, {}).values():
+            for key, text in [(None, None), *texts]:
+                for selector, thing in known.get((place, key, text), {}).values():
                     if selector.matches(labels):
                         yield thing
 
@@ -134,14 +116,7 @@ def _pairs(namespaces: frozenset[str] | None, selector: Selector) -> list[_Pair]
     return [(place, *pair) for place in places for pair in found]
 
 
-def _looked_up(place: str | None, labels: Labels) -> Iterator[_Pair]:
-    yield place, None, None
-    for key, value in labels.items():
-        yield place, key, None
-        yield place, key, value
-
-
-class _Set(Counts):
+class _Set(Tally):
     """A pod set."""
 
     __slots__ = ("key",)
@@ -198,7 +173,7 @@ class PodSetIndex:
 
     def get(
         self, namespaces: frozenset[str] | Spaces | None, selector: Selector, *, terminating: bool
-    ) -> Counts:
+    ) -> Tally:
         """See `Topology.pod_set`."""
         key = _SetKey(namespaces, selector, terminating)
         known = self.sets.get(key)
@@ -277,8 +252,72 @@ class PodSetIndex:
             self._named[label] -= 1
             if not self._named[label]:
                 del self._named[label]
-                self._pods.forget_label(label)
 
 
 def _labels(selector: Selector) -> set[str]:
     return {requirement.key for requirement in selector.requirements or ()}
+
+
+class CountedTerm(Tally):
+    """A term, and how many pods on each row have it."""
+
+    __slots__ = ("identity", "serial", "term")
+
+    def __init__(self, term: PodTerm, serial: int) -> None:
+        super().__init__()
+        self.term = term
+        self.serial = serial
+        self.identity = hashlib.blake2b(_text(term).encode(), digest_size=8).digest()
+        """Equal for equal terms in every process."""
+
+
+class TermIndex:
+    """All terms of pods on known nodes."""
+
+    def __init__(self) -> None:
+        self._terms: dict[PodTerm, CountedTerm] = {}
+        self._index: SelectorIndex[CountedTerm] = SelectorIndex()
+        self._serial = 0
+
+    def change(self, terms: Iterable[PodTerm], row: int, sign: int) -> int:
+        """A pod with these terms came to a row (sign 1) or went from it (sign -1).
+
+        Returns:
+            How many terms came that no pod had, or went with the last pod that had them.
+        """
+        before = self._serial
+        for key in terms:
+            term = self._terms.get(key)
+            if term is None:
+                self._serial += 1
+                term = self._terms[key] = CountedTerm(key, self._serial)
+                self._index.put(_namespaces(key), key.term.selector, term)
+            term.count(row, sign)
+            if not term.counts:
+                self._serial += 1
+                term.live = False
+                del self._terms[key]
+                self._index.remove(_namespaces(key), key.term.selector, term)
+        return self._serial - before
+
+    def on(self, namespace: str, namespace_labels: Labels, labels: Labels) -> list[CountedTerm]:
+        """See `Topology.terms_on`."""
+        if not self._terms:
+            return []
+        found = []
+        for term in self._index.find(namespace, labels):
+            about = term.term.term
+            if namespace in about.namespaces or about.namespace_selector.matches(namespace_labels):
+                found.append(term)
+        found.sort(key=attrgetter("serial"))
+        return found
+
+
+def _namespaces(key: PodTerm) -> frozenset[str] | None:
+    """The only namespaces it can find pods in, None if that depends on their labels."""
+    return key.term.namespaces if key.term.namespace_selector == NOTHING else None
+
+
+def _text(term: PodTerm) -> str:
+    about = term.term
+    return repr((term[:2], sorted(about.namespaces), *map(repr, about[1:])))

@@ -1,6 +1,6 @@
 """The types of a snapshot: all that framework, queue and plugins import of the cache.
 
-Each is documented where it is defined. None of them writes.
+Each is documented where it is defined. They are for reading: what writes is for the cache alone.
 """
 
 from engine.cache.changes import Cause
@@ -11,10 +11,9 @@ from engine.cache.nodes import NodeColumns, annotation_column, label_column
 from engine.cache.nominations import Nominations
 from engine.cache.otherpods import OtherPods, QueueTimes
 from engine.cache.pods import Ledger, PodColumns
-from engine.cache.podsets import Tally
+from engine.cache.podsets import CountedTerm, Tally
 from engine.cache.ports import Ports
 from engine.cache.snapshot import Signals, Snapshot, Waiting
-from engine.cache.terms import CountedTerm
 
 __all__ = [
     "BoolColumn",

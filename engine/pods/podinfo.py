@@ -50,10 +50,9 @@ _HUGE_PAGES: Final = "hugepages-"
 _NATIVE: Final = "kubernetes.io/"
 _NAMES_REMEMBERED: Final = 1 << 10
 _READINGS_BYTES: Final = 8 << 20
-_BYTES_OF_AN_ITEM: Final = 120
-_BYTES_OF_A_RESOURCE: Final = 400
-_LONGEST: Final = 317
-"""Of a name: a prefix of 253, a slash and 63 more."""
+_BYTES_OF_ONE: Final = 512
+_BYTES_A_CHARACTER: Final = 16
+"""Of the `repr` of a spec: it and its readings take some 300 bytes for each short resource."""
 
 PODS_THERE: Final = " pods"
 NONZERO_CPU: Final = " nonzero cpu"
@@ -72,10 +71,6 @@ _Items = tuple[tuple[str, Quantity], ...]
 
 class UnreadablePod(ValueError):  # noqa: N818 - what it is, not that it is an error
     """A quantity of the pod cannot be read. The API server lets no such pod in; files may."""
-
-    def __init__(self, pod: Pod, path: str, reason: str) -> None:
-        super().__init__(f"pod {pod.metadata.namespace}/{pod.metadata.name}: {path}: {reason}")
-        self.path = path
 
 
 class Readings:
@@ -186,37 +181,24 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
         return self.pod.metadata.deletion_timestamp is not None
 
 
-def make_pod_info(pod: Pod, known: PodInfo | None = None) -> PodInfo:
+def make_pod_info(pod: Pod) -> PodInfo:
     """Works out the pod's effective requests. About 3 microseconds if they were seen before.
-
-    `known` is how the same pod was before, if it is known.
 
     Raises:
         UnreadablePod: a quantity is none; the message names its field.
     """
-    if (
-        known is not None
-        and known.pod.spec == pod.spec
-        and is_settled(pod)
-        and is_settled(known.pod)
-    ):
-        return PodInfo(pod, known.readings)
     try:
         return PodInfo(pod, _settled(_spec_of(pod)) if is_settled(pod) else _resizing(pod))
     except ValueError as cause:
         raise _located(pod, cause) from cause
 
 
+@lru_cache(maxsize=_NAMES_REMEMBERED)
 def is_scalar_resource(name: str) -> bool:
     """True for what is counted besides cpu, memory and ephemeral-storage.
 
     Extended resources, huge pages, attachable volumes and anything of kubernetes.io.
     """
-    return _is_scalar(name) if len(name) <= _LONGEST else _is_scalar.__wrapped__(name)
-
-
-@lru_cache(maxsize=_NAMES_REMEMBERED)
-def _is_scalar(name: str) -> bool:
     return (
         _NATIVE in name
         or name.startswith((_HUGE_PAGES, "attachable-volumes-"))
@@ -294,10 +276,7 @@ def _settled(spec: _Spec) -> Readings:
     known = _worked_out.get(spec)
     if known is None:
         known = _work_out(spec)
-        lists = *spec.containers, *(each for _, each in spec.init_containers), *spec[2:]
-        items = [len(name) + len(str(quantity)) for each in lists for name, quantity in each]
-        size = sum(items) + _BYTES_OF_AN_ITEM * (len(items) + len(lists))
-        _worked_out.put(spec, known, size + _BYTES_OF_A_RESOURCE * (1 + len(known.score_requests)))
+        _worked_out.put(spec, known, _BYTES_OF_ONE + _BYTES_A_CHARACTER * len(repr(spec)))
     return known
 
 
@@ -519,13 +498,14 @@ def _rounded(amounts: _Exact) -> dict[str, int]:
 
 def _located(pod: Pod, cause: ValueError) -> UnreadablePod:
     """Finds the first field that is no quantity."""
+    own = f"pod {pod.metadata.namespace}/{pod.metadata.name}"
     for path, resources in _resource_lists(msgspec.to_builtins(pod)):
         for name, quantity in resources.items():
             try:
                 parse(quantity)
             except ValueError as reason:
-                return UnreadablePod(pod, f"{path}.{name}", str(reason))
-    return UnreadablePod(pod, "resources", str(cause))
+                return UnreadablePod(f"{own}: {path}.{name}: {reason}")
+    return UnreadablePod(f"{own}: resources: {cause}")
 
 
 def _resource_lists(tree: Any, path: str = "") -> Iterator[tuple[str, ResourceList]]:  # noqa: ANN401 - any JSON

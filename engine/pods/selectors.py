@@ -221,34 +221,19 @@ def _word(tokens: list[str]) -> str:
 def _requirement(tokens: list[str]) -> Requirement:
     if tokens[-1] == "!":
         tokens.pop()
-        return Requirement(_word(tokens), "DoesNotExist")
+        return requirement(_word(tokens), "DoesNotExist", ())
     key = _word(tokens)
     if not tokens or tokens[-1] == ",":
-        return Requirement(key, "Exists")
+        return requirement(key, "Exists", ())
     operator = _expect(tokens, *_OPERATORS)
-    if operator in ("<", ">"):
-        return Requirement(key, _OPERATORS[operator], (_bound(key, _word(tokens)),))
-    values = _values(tokens) if operator in ("in", "notin") else {_value(tokens)}
-    return Requirement(key, _OPERATORS[operator], tuple(sorted(values)))
-
-
-def _bound(key: str, text: str) -> str:
-    try:
-        return str(int(text))
-    except ValueError:
-        raise SelectorError(
-            f"values[0][{key}]: Invalid value: \"{text}\": for 'Gt', 'Lt' operators, "
-            "the value must be an integer"
-        ) from None
+    in_set = operator in ("in", "notin")
+    if in_set:
+        _expect(tokens, "(")
+    values = [_value(tokens)]
+    while in_set and _expect(tokens, ",", ")") == ",":
+        values.append(_value(tokens))
+    return requirement(key, _OPERATORS[operator], values, of_nodes=True)
 
 
 def _value(tokens: list[str]) -> str:
     return "" if not tokens or tokens[-1] in (",", ")") else _word(tokens)
-
-
-def _values(tokens: list[str]) -> set[str]:
-    _expect(tokens, "(")
-    values = {_value(tokens)}
-    while _expect(tokens, ",", ")") == ",":
-        values.add(_value(tokens))
-    return values

@@ -197,7 +197,7 @@ class SnapshotWorld:
         """Where the pod is that is asked about, -1: it is not in this table, or on a node."""
         if self._of_table == _ON_NODES:
             return -1
-        return self.snapshot.other_pods.row(self._of_table, self.asker)
+        return self.snapshot.other_pods.pods(self._of_table).row(self.asker)
 
     def changed_since(self, generation: int, *, samples: bool) -> NDArray[np.intp] | None:
         then, version = divmod(generation, 1 << _BITS)

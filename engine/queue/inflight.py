@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from engine.framework.events import ClusterEvent, Seen
 from engine.pods.podinfo import PodInfo
-from engine.queue.hints import Only
+from engine.queue.hooks import Only
 from engine.queue.queued import QueuedPod
 
 MOST_HAPPENINGS: Final = 100_000

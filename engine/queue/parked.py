@@ -20,7 +20,7 @@ from typing import Final
 from engine.clock import Clock
 from engine.pods.podinfo import PodInfo
 from engine.queue.heap import PodHeap
-from engine.queue.hints import Only
+from engine.queue.hooks import Only
 from engine.queue.queued import NO_PLUGINS, QueuedPod, SortKey
 from engine.text.display import but_digits
 

@@ -1,8 +1,10 @@
-"""A waiting pod as the queue sees it, and the words for where it waits and why.
+"""A waiting pod as the queue sees it, where it waits and why, and for how long it backs off.
 
-Data only; `SchedulingQueue` alone changes it.
+Data only; `SchedulingQueue` alone changes it. Backoffs end in whole windows of one second, so that
+pods of one window can be sorted by priority.
 
-Source: kubernetes pkg/scheduler/framework/types.go, QueueingParams and QueuedPodInfo.
+Source: kubernetes pkg/scheduler/framework/types.go (QueueingParams, QueuedPodInfo) and
+backend/queue/backoff_queue.go.
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ from engine.pods.podinfo import PodInfo
 
 NO_PLUGINS: Final[frozenset[str]] = frozenset()
 SortKey = tuple[Any, ...]
+WINDOW_SECONDS: Final = 1.0
+NO_BACKOFF: Final = -math.inf
+_MOST_DOUBLINGS: Final = 64
 
 
 class SubQueue(Enum):
@@ -90,3 +95,30 @@ class QueuedPod:
         """What policies may read; the attempt under way does not count yet."""
         tried = self.attempts - (self.where is SubQueue.IN_FLIGHT)
         return QueueTimes(self.queued_at, self.first_attempt_at, tried)
+
+    @property
+    def backoff_over_at(self) -> float:
+        """The moment from which it no longer backs off (monotonic): the end of its last window."""
+        return self.backs_off_until + WINDOW_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Doubling from `initial_seconds` up to `max_seconds`; a maximum of 0 turns it off."""
+
+    initial_seconds: float = 1.0
+    max_seconds: float = 10.0
+
+    def seconds(self, failures: int) -> float:
+        """How long to wait after that many failures; 0 for none."""
+        if failures <= 0:
+            return 0.0
+        doubled = math.ldexp(self.initial_seconds, min(failures - 1, _MOST_DOUBLINGS))
+        return max(0.0, min(self.max_seconds, doubled))
+
+    def until(self, failures: int, since: float) -> float:
+        """Start of the window in which a backoff that began at `since` ends; NO_BACKOFF if none."""
+        seconds = self.seconds(failures)
+        if seconds <= 0:
+            return NO_BACKOFF
+        return math.floor((since + seconds) / WINDOW_SECONDS) * WINDOW_SECONDS

@@ -49,14 +49,19 @@ from engine.clock import Clock
 from engine.framework.events import EVERYTHING, Action, ClusterEvent, Resource, Seen
 from engine.framework.snapshot import Snapshot
 from engine.pods.podinfo import PodInfo
-from engine.queue.backoff import NO_BACKOFF, Backoff, over_at
 from engine.queue.heap import PodHeap
-from engine.queue.hints import Only, Registrations, Verdict, Wake
-from engine.queue.hooks import GuardedHooks, QueueHooks
+from engine.queue.hooks import (
+    GuardedHooks,
+    Kin,
+    Only,
+    QueueHooks,
+    Registrations,
+    Verdict,
+    Wake,
+)
 from engine.queue.inflight import InFlightPods, LoggedEvent
-from engine.queue.kin import Kin
 from engine.queue.parked import Group, Parked
-from engine.queue.queued import NO_PLUGINS, QueuedPod, SortKey, SubQueue
+from engine.queue.queued import NO_BACKOFF, NO_PLUGINS, Backoff, QueuedPod, SortKey, SubQueue
 
 log = logging.getLogger(__name__)
 
@@ -468,14 +473,17 @@ class SchedulingQueue:
             self._ask()
         now = self._clock.monotonic()
         for heap in (self._backoff_q, self._error_backoff_q):
-            while (queued := heap.peek()) is not None and over_at(queued) <= now:
+            while (queued := heap.peek()) is not None and queued.backoff_over_at <= now:
                 heap.pop()
                 tested = queued.hooks_version == self._version
                 self._enter(queued, Wake.AT_ONCE, _BACKOFF_OVER, tested=tested)
         for queued in self._parked.turned():
             self._move(queued, Wake.AFTER_BACKOFF, _TURNED)
         for queued in self._parked.leftover(self._parked.rejected):
-            self._wake_all_of(queued)
+            group = self._parked.rejected.get(queued)  # unless it went out for another one
+            if group is not None:
+                self._parked.stay(queued)
+                self._wake_group(group, Wake.AFTER_BACKOFF, _TIMED_OUT)
         for queued in self._parked.leftover(self._parked.gated):
             self._move(queued, Wake.AFTER_BACKOFF, _TIMED_OUT)
 
@@ -486,7 +494,7 @@ class SchedulingQueue:
         deadline = self._parked.next_deadline()
         for queued in (self._backoff_q.peek(), self._error_backoff_q.peek()):
             if queued is not None:
-                deadline = min(deadline, over_at(queued))
+                deadline = min(deadline, queued.backoff_over_at)
         return None if deadline == math.inf else deadline
 
     # ---- hooks -----------------------------------------------------------------------------
@@ -639,7 +647,7 @@ class SchedulingQueue:
         """Puts a pod into active, or backoff, unless a gate holds it; `tested`: none does."""
         if not tested and not self._admitted(queued, why):
             return
-        waits = wake is Wake.AFTER_BACKOFF and self._clock.monotonic() < over_at(queued)
+        waits = wake is Wake.AFTER_BACKOFF and self._clock.monotonic() < queued.backoff_over_at
         if not waits and queued.first_attempt_at is None:
             queued.first_attempt_at = self._clock.time()
         self._arrive(queued, SubQueue.BACKOFF if waits else SubQueue.ACTIVE, why)
@@ -663,26 +671,18 @@ class SchedulingQueue:
             queued.hooks_version = self._version
             queued.gating_plugin, queued.gating_reasons = "", ()
             return True
-        held_before = queued.gating_plugin, queued.gating_reasons
+        plugin, reasons = queued.gating_plugin, queued.gating_reasons
         queued.gating_plugin, queued.gating_reasons = status.plugin, status.reasons
         self._arrive(queued, SubQueue.GATED, why)
         self._parked.gate(queued, self._hooks.recheck_at(queued.pod, frozenset({status.plugin})))
-        self._tell_gated(queued, *held_before)
+        # Reasons with numbers may change with every event, and each report costs a write.
+        now = self._clock.monotonic()
+        is_told = reasons == status.reasons or now - queued.gated_told_at < _TELL_GATED_AGAIN
+        if self.on_gated is not None and not (plugin == status.plugin and is_told):
+            queued.gated_told_at = now
+            self.on_gated(queued)
         self._next_of(queued)
         return False
-
-    def _tell_gated(self, queued: QueuedPod, plugin: str, reasons: tuple[str, ...]) -> None:
-        """Reports what holds the pod now, unless that is as before (`plugin` and `reasons`)."""
-        if self.on_gated is None or (plugin, reasons) == (
-            queued.gating_plugin,
-            queued.gating_reasons,
-        ):
-            return
-        # Reasons with numbers may change with every event, and each report costs a write.
-        waited = self._clock.monotonic() - queued.gated_told_at
-        if plugin != queued.gating_plugin or waited >= _TELL_GATED_AGAIN:
-            queued.gated_told_at = self._clock.monotonic()
-            self.on_gated(queued)
 
     def _arrive(self, queued: QueuedPod, where: SubQueue, why: str) -> None:
         queued.where = where
@@ -752,14 +752,6 @@ class SchedulingQueue:
         if group is not None:
             group.out = None
             self._send(group, group.first(), Wake.AFTER_BACKOFF, _CLASS_MOVES)
-
-    def _wake_all_of(self, queued: QueuedPod) -> None:
-        """A pod has been parked for too long: its group wakes, and the pod's time starts anew."""
-        group = self._parked.rejected.get(queued)
-        if group is not None:
-            self._wake_group(group, Wake.AFTER_BACKOFF, _TIMED_OUT)
-        if queued in self._parked.rejected:
-            self._parked.stay(queued)
 
     def _ask_about(self, happening: LoggedEvent, waiting: list[Group | QueuedPod]) -> int:
         """Lists the groups and pods to be asked, and asks them, if no others are first."""

@@ -256,7 +256,8 @@ def test_a_pod_bound_by_someone_else_leaves_the_queue(world: World) -> None:
 
 def test_the_same_name_with_another_uid_is_another_pod(world: World) -> None:
     world.pods.on_add(pod(on="n1", uid="first"))
-    world.pods.on_update(pod(on="n1", uid="first"), pod(uid="second"))
+    world.pods.on_delete(pod(on="n1", uid="first"))
+    world.pods.on_add(pod(uid="second"))
     assert world.cache.node_of("first") is None
     assert world.where("second") is SubQueue.ACTIVE
 

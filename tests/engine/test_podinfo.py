@@ -11,7 +11,6 @@ from engine.pods.podinfo import (
     UnreadablePod,
     is_extended_resource,
     is_scalar_resource,
-    make_pod_info,
 )
 from tests.engine.plugins.builders import make_pod
 
@@ -108,20 +107,6 @@ def test_a_resize_in_flight_holds_the_most(
     assert pod.filter_requests == {"cpu": 1000}
 
 
-@pytest.mark.parametrize("now", [None, resized(None, "1", "2")])
-@pytest.mark.parametrize("before", [None, resized(None, "3", "1")])
-@pytest.mark.parametrize("cpu", ["1", "2"])
-def test_what_was_known_of_a_pod_says_nothing_else(
-    now: dict[str, object] | None, before: dict[str, object] | None, cpu: str
-) -> None:
-    known = make_pod(requests={"cpu": cpu}, status=before or {})
-    pod = make_pod(requests={"cpu": "1"}, status=now or {})
-    again = make_pod_info(pod.pod, known)
-    assert again.pod is pod.pod
-    assert again.readings.sums == pod.readings.sums
-    assert again.filter_requests == pod.filter_requests
-
-
 def test_equal_pods_have_equal_keys() -> None:
     a = make_pod("a", {"cpu": "1", "memory": "1Gi"})
     b = make_pod("b", {"memory": "1024Mi", "cpu": "1000m"})
@@ -148,8 +133,7 @@ def test_equal_pods_have_equal_keys() -> None:
 def test_an_unreadable_quantity_is_named(spec: dict[str, object], path: str) -> None:
     with pytest.raises(UnreadablePod) as caught:
         make_pod("bad", **spec)  # type: ignore[arg-type]  # wrong on purpose
-    assert caught.value.path == path
-    assert "default/bad" in str(caught.value)
+    assert f"pod default/bad: {path}: " in str(caught.value)
 
 
 def test_hundreds_of_containers_are_added_up() -> None:

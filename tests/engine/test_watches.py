@@ -387,7 +387,7 @@ def test_a_pod_of_the_queue_that_has_its_node_is_in_no_queue():
     cache.set_queued(make_pod("a"), QueueTimes(2.0, 1.0, 3))
     assert cache.other_pods.times(pod.uid).attempts == 3
     cache.remove_queued(pod.uid)
-    assert cache.other_pods.row(QUEUE, pod.uid) == -1
+    assert cache.other_pods.pods(QUEUE).row(pod.uid) == -1
     assert cache.other_pods.pods("queue").size == 1
 
 

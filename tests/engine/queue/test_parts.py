@@ -8,10 +8,9 @@ import pytest
 
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.queue import inflight
-from engine.queue.backoff import NO_BACKOFF, Backoff
 from engine.queue.heap import PodHeap
 from engine.queue.inflight import InFlightPods, LoggedEvent
-from engine.queue.queued import QueuedPod
+from engine.queue.queued import NO_BACKOFF, Backoff, QueuedPod
 from tests.engine.queue.builders import waiting
 
 NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
