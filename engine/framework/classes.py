@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary, ref
 
 from engine.framework.decision import Rejections
 from engine.framework.groupedchoice import GroupedChoice
-from engine.framework.interface import SILENT, UNSHARED, Points, Transient
+from engine.framework.interface import SILENT, UNSHARED, Points
 from engine.framework.keycolumn import KeyColumn
 from engine.framework.runner import Dependency, PluginRunner, Scoring
 from engine.framework.snapshot import Snapshot
@@ -52,8 +52,6 @@ class ClassName:
 
     key: tuple[Hashable, ...]
     by_row: ByRow
-    passing: bool
-    """Whether a part of the key is `Transient`: then pods are asked for it again."""
 
 
 _NO_KEYS: Final = KeyColumn(0)
@@ -150,7 +148,6 @@ class Classes:
         try:
             for name, ask in self._keys:
                 stays = moved is not None and name not in moved
-                stays = stays and type(before[len(key)]) is not Transient
                 key.append(before[len(key)] if stays else ask(pod, snapshot))
         except Exception as cause:
             raise self._runner.fault(name, "PreFilter", cause) from cause
@@ -167,7 +164,7 @@ class Classes:
         before: Sequence[Hashable] = ()
         moved: Container[str] | None = None
         if type(kept) is _Kept and kept.stamp[0] is self._owner:
-            if kept.stamp == stamp and not kept.name.passing:
+            if kept.stamp == stamp:
                 return kept.name
             before = kept.name.key
             versions = zip(self._versions, kept.stamp[1:], stamp[1:], strict=True)
@@ -177,13 +174,12 @@ class Classes:
             return None
         found = self._names.get(key)
         if found is None:
-            passing = Transient in map(type, key)
             parts = tuple([key[number] for number in self._by_row])
             by_row = self._rows.get(parts)
             if by_row is None:
                 said = tuple([part for part in parts if part is not SILENT])
                 by_row = self._rows[parts] = ByRow(turn_of(self._seed, said))
-            found = self._names[key] = ClassName(key, by_row, passing)
+            found = self._names[key] = ClassName(key, by_row)
         if self._keep_names:
             pod.keys[_KEPT] = _Kept(found, stamp)
         return found
