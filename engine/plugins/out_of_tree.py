@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final
+from typing import Any, Final, TypeVar, get_args, get_origin
 
 import numpy as np
 from msgspec import json, structs
@@ -26,8 +26,6 @@ from engine.framework.interface import (
     Plugin,
     Points,
     PreBindResult,
-    PreFilterResult,
-    PreScoreResult,
     ReserveResult,
     Room,
     Scores,
@@ -38,7 +36,7 @@ from engine.framework.profile import Profile
 from engine.framework.runner import exception_text
 from engine.framework.snapshot import BoolColumn, Rows, Snapshot
 from engine.objects import Described
-from engine.plugins.fits import Misfit, fit_of
+from engine.plugins.fits import Misfit, check, hints_of
 from engine.pods.podinfo import PodInfo
 
 GROUP: Final = "berth.plugins"
@@ -56,6 +54,7 @@ _NOTHING: Final[Mapping[str, object]] = {
 """The answers about pods that a plugin does not act on."""
 _ANY_EVENT: Final = (ClusterEventWithHint(EVERYTHING),)
 _Ask = Callable[..., Any]
+_T = TypeVar("_T")
 log = logging.getLogger(__name__)
 
 
@@ -84,14 +83,15 @@ def checked(points: Points) -> Points:
     Raises:
         Misfit: a field is not what `Points` says.
     """
-    fitting: Points = replace(fit_of(Points)(points), joint=None)
-    if points.score is not None and points.normalize is None:
-        fitting = replace(fitting, normalize=_without_normalize)
+    check(points, Points)
     changed: dict[str, Any] = {
-        one.name: partial(_asked, one.name, ask, _RULES.get(one.name))
-        for one in fields(Points)
-        if callable(ask := getattr(fitting, one.name))
+        name: partial(_asked, name, ask, answer, _RULES.get(name))
+        for name, answer in _ANSWERS.items()
+        if (ask := getattr(points, name)) is not None
     }
+    changed["joint"] = None
+    if points.score is not None and points.normalize is None:
+        changed["normalize"] = _without_normalize
     if points.acts_on is not None:
         acts_on = changed["acts_on"]
         changed |= {
@@ -105,7 +105,7 @@ def checked(points: Points) -> Points:
         changed["events"] = _ANY_EVENT
     if points.unfiltered is not None:
         changed["unfiltered"] = checked(points.unfiltered)
-    return replace(fitting, **changed)
+    return replace(points, **changed)
 
 
 def _if_it_acts(acts_on: _Ask, ask: _Ask, nothing: object, pod: PodInfo, *args: object) -> object:
@@ -123,18 +123,29 @@ def notes(profiles: Iterable[Profile]) -> Iterator[str]:
                 )
 
 
-def _asked(point: str, ask: Callable[..., Any], rule: Callable[..., Any] | None, *args: Any) -> Any:  # noqa: ANN401 - what the point returns
+def _asked(point: str, ask: _Ask, answer: Any, rule: _Ask | None, *args: Any) -> Any:  # noqa: ANN401 - what the point returns
     try:
         found = ask(*args)
+        check(found, answer)
         return found if rule is None else rule(found, *args)
     except Misfit as misfit:
-        _, _, at = misfit.at.partition("()")
-        said = f": its answer{at} is" if at else " returns"
+        said = f": its answer{misfit.at} is" if misfit.at else " returns"
         raise TypeError(f"{point}{said} {misfit.told}") from None
     except BaseException as ended:
         if isinstance(ended, Exception | KeyboardInterrupt):
             raise
         raise RuntimeError(f"{point} raises {type(ended).__name__}") from ended
+
+
+def _answers() -> Iterator[tuple[str, Any]]:
+    """By function of `Points`, the hint of what it returns."""
+    for name, hint in hints_of(Points).items():
+        for one in (hint, *get_args(hint)):
+            if get_origin(one) is Callable:
+                yield name, get_args(one)[-1]
+
+
+_ANSWERS: Final = dict(_answers())
 
 
 # ---- what no hint says -------------------------------------------------------------------------
@@ -154,13 +165,10 @@ def _inside(what: str, rows: NDArray[np.integer] | None, length: int) -> None:
         raise ValueError(f"{what}: rows outside 0..{length - 1}")
 
 
-def _pre_filter(found: PreFilterResult, _: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-    _inside("pre_filter", found.rows, snapshot.nodes.size)
-    return structs.replace(found, grouped=None) if found.grouped is not None else found
-
-
-def _pre_score(found: PreScoreResult, *_: object) -> PreScoreResult:
-    return structs.replace(found, grouped=None) if found.grouped is not None else found
+def _worked_out(found: Any, _: PodInfo, snapshot: Snapshot) -> Any:  # noqa: ANN401 - of a PreFilter or PreScore
+    _inside("pre_filter", getattr(found, "rows", None), snapshot.nodes.size)
+    version = found.version and partial(_asked, "version", found.version, Hashable, None)
+    return structs.replace(found, grouped=None, version=version)
 
 
 def _post_filter(found: PostFilterResult, *_: object) -> PostFilterResult:
@@ -176,6 +184,7 @@ def _filter(
     def groups() -> StatusGroups:
         told = np.zeros(length, dtype=np.bool_)
         each = found.groups()
+        check(each, StatusGroups)
         for status, positions in each:
             if not status.rejected:
                 raise ValueError(f"a node is rejected with {status.code}: {status.reasons}")
@@ -243,36 +252,35 @@ def _gang(found: Membership | None, _: PodInfo, snapshot: Snapshot) -> Membershi
     if found is None:
         return None
     _length("gang.domain", found.domain, snapshot.nodes.size)
-    ask_mates, ask_shortage = found.mates, found.shortage
+    ask_mates = found.mates
 
-    def mates() -> list[int]:
+    def mates() -> Sequence[int]:
         rows: NDArray[np.intp] = np.asarray(ask_mates(), dtype=np.intp)
         _inside("mates of gang", rows, snapshot.pods.size)
         each: list[int] = rows.tolist()
         return each
 
-    def mates_or_none() -> Sequence[int]:
-        try:
-            return mates()
-        except Exception:
-            log.exception("mates of a gang cannot be told: it counts as if none had a node")
-            return ()
-
-    def shortage() -> str:
-        try:
-            return ask_shortage()
-        except Exception as fault:
-            log.exception("what a gang's group lacks cannot be told: the gang waits")
-            return f"shortage of gang raises {type(fault).__name__}: {fault}"
-
     mates()
-    return replace(found, mates=mates_or_none, shortage=shortage)
+    shortage = partial(_asked, "shortage of gang", found.shortage, str, None)
+    return replace(
+        found,
+        mates=partial(_or_else, "mates of a gang: as if none had a node", mates, lambda _: ()),
+        shortage=partial(_or_else, "what a gang's group lacks: the gang waits", shortage, str),
+    )
+
+
+def _or_else(what: str, ask: Callable[[], _T], otherwise: Callable[[Exception], _T]) -> _T:
+    try:
+        return ask()
+    except Exception as fault:
+        log.exception("a plugin cannot tell %s", what)
+        return otherwise(fault)
 
 
 _RULES: Final[Mapping[str, Callable[..., Any]]] = {
-    "pre_filter": _pre_filter,
-    "what_if": _pre_filter,
-    "pre_score": _pre_score,
+    "pre_filter": _worked_out,
+    "what_if": _worked_out,
+    "pre_score": _worked_out,
     "post_filter": _post_filter,
     "filter": _filter,
     "score": _score,
