@@ -13,7 +13,7 @@ import msgspec
 from engine.configuration.conversions import KNOWN
 from engine.framework.interface import Plugin
 from engine.plugins import out_of_tree
-from engine.plugins.balanced_allocation import BalancedAllocation, BalancedAllocationArgs
+from engine.plugins.allocation import BalancedAllocation, BalancedAllocationArgs
 from engine.plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
 from engine.plugins.dynamic_resources import DynamicResources, DynamicResourcesArgs
 from engine.plugins.image_locality import ImageLocality
