@@ -3,10 +3,8 @@
 The strategies of NodeResourcesFit, and NodeResourcesBalancedAllocation, which is better where the
 pod evens out how full a node's resources are.
 
-Exactness: `trunc(x * 100.0 / capacity)` in float64 equals the integer division while capacities and
-x stay below 2^45 (a quotient that is no integer is at least 1/capacity away from one, further than
-rounding reaches). Beyond, and for capacities below zero, 64-bit integers compute, and wrap. The
-balance has Go's order of float operations, and its truncation with and without the pod apart.
+Shares are whole numbers of 64 bits, as in Go. The balance has Go's order of float operations, and
+its truncation with and without the pod apart.
 
 Source: kubernetes plugins/noderesources: resource_allocation.go, least_allocated.go,
 most_allocated.go, requested_to_capacity_ratio.go, balanced_allocation.go;
@@ -33,7 +31,7 @@ from engine.framework.interface import (
     State,
 )
 from engine.framework.snapshot import BoolColumn, Cause, IntColumn, NodeColumns, Rows, Snapshot
-from engine.plugins.shares import COUNTED, EXACT, HALF, Role
+from engine.plugins.shares import COUNTED, HALF, Role
 from engine.pods.podinfo import CPU, MEMORY, PodInfo, is_counted, is_scalar_resource
 
 _MAX_SHAPE_SCORE: Final = 10
@@ -182,14 +180,9 @@ def _on_line_of(
 
 def _hundredths(amounts: IntColumn, of: IntColumn) -> Scores:
     """How many hundredths of what there is, truncated; 0 where there is nothing."""
-    exact = amounts.min(initial=0) > -EXACT and amounts.max(initial=0) < EXACT
-    if exact and of.min(initial=0) >= 0 and of.max(initial=0) < EXACT:
-        share: Scores = amounts * float(MAX_SCORE) / np.maximum(of, 1)
-        share[of == 0] = 0.0
-        return np.trunc(share, out=share)
     hundredfold, divisor = amounts * np.int64(MAX_SCORE), np.where(of == 0, 1, of)
     quotient = hundredfold // divisor
-    # Go's division truncates.
+    # Go's division truncates; what is too large wraps, as there.
     quotient += (quotient * divisor != hundredfold) & ((hundredfold < 0) != (divisor < 0))
     quotient[of == 0] = 0
     return quotient.astype(np.float64)

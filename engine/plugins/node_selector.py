@@ -37,7 +37,8 @@ _FEW: Final = 8
 MOST_REQUIREMENTS: Final = 500
 """Of one selector, those of equal terms once: each costs a look at all nodes."""
 _BYTES: Final = 2 << 20
-_BYTES_PER_BYTE: Final = 5
+BYTES_PER_BYTE: Final = 5
+"""What is parsed takes so many times the bytes of what is written."""
 _Key = tuple[list[tuple[str, str]], NodeSelector | None]
 TOO_MANY: Final = f"more than {MOST_REQUIREMENTS} different requirements of node affinity"
 
@@ -74,11 +75,6 @@ class Term:
     def count(self) -> int:
         """How many requirements there are."""
         return len(self.labels) + len(self.fields)
-
-    @property
-    def size(self) -> int:
-        """The number of its requirements and values."""
-        return self.count + sum(len(one.values) for one in self.labels) + len(self.fields)
 
     def mask(self, nodes: NodeColumns, rows: Rows) -> BoolColumn:
         """Which rows match."""
@@ -315,4 +311,4 @@ def required(key: bytes) -> tuple[NodeTerms, ...]:
     if known is not None:
         return known
     parsed = parse_required(*msgspec.msgpack.decode(key, type=_Key))
-    return _known.put(key, parsed, len(key) * _BYTES_PER_BYTE)
+    return _known.put(key, parsed, len(key) * BYTES_PER_BYTE)
