@@ -37,14 +37,13 @@ from engine.framework.interface import (
     Points,
     PreBindResult,
     ReserveResult,
-    Room,
     Scores,
     StatusGroups,
     Verdicts,
 )
 from engine.framework.profile import Profile
 from engine.framework.runner import exception_text
-from engine.framework.snapshot import BoolColumn, Rows, Snapshot
+from engine.framework.snapshot import Rows, Snapshot
 from engine.framework.trials import Trial
 from engine.objects import Described
 from engine.pods.podinfo import PodInfo
@@ -247,6 +246,8 @@ def _asked(point: str, ask: _Ask, answer: Any, rule: _Ask | None, *args: Any) ->
     try:
         found = ask(*args)
         check(found, answer)
+        if point in _COLUMNS:
+            _check_lengths(_COLUMNS[point](found, *args))
         return found if rule is None else rule(found, *args)
     except Misfit as misfit:
         said = f": its answer{misfit.at} is" if misfit.at else " returns"
@@ -271,13 +272,33 @@ _ANSWERS: Final = dict(_answers())
 # ---- what no hint says -------------------------------------------------------------------------
 
 
+def _check_lengths(columns: Iterable[tuple[Any, int]]) -> None:
+    for column, length in columns:
+        if column is not None and len(column) != length:
+            raise Misfit(f"an array of {column.dtype} {column.shape} for {length} rows")
+
+
+def _of_rows(column: object, snapshot: Snapshot, rows: Rows) -> list[tuple[object, int]]:
+    return [(column, len(snapshot.nodes.present[rows]))]
+
+
+_COLUMNS: Final[Mapping[str, _Ask]] = {
+    "filter": lambda found, _state, _pod, *rows: _of_rows(found.passed, *rows),
+    "score": lambda found, _state, _pod, *rows: _of_rows(found, *rows),
+    "yields": lambda found, _state, _pod, *rows: _of_rows(found, *rows),
+    "normalize": lambda found, _state, scores: [(found, len(scores))],
+    "tiers": lambda found, _pod, _snapshot, rows: [(one, len(rows)) for one in found],
+    "rooms": lambda found, _pod, snapshot: [
+        *[(one, snapshot.nodes.size) for room in found for one in (room.limit, room.used)],
+        *[(room.holds, snapshot.pods.size) for room in found],
+    ],
+    "gang": lambda found, _pod, snapshot: [(found and found.domain, snapshot.nodes.size)],
+}
+"""By point the columns of an answer, and how long each has to be."""
+
+
 def _without_normalize(*_: object) -> Any:  # noqa: ANN401 - never returns
     raise ValueError("pre_score says Normalization.CUSTOM, and there is no normalize")
-
-
-def _length(what: str, column: NDArray[Any] | None, length: int) -> None:
-    if column is not None and len(column) != length:
-        raise TypeError(f"{what}: an array of {column.dtype} {column.shape} for {length} rows")
 
 
 def _inside(what: str, rows: NDArray[np.integer] | None, length: int) -> None:
@@ -299,7 +320,6 @@ def _filter(
     found: Verdicts, _state: object, _pod: PodInfo, snapshot: Snapshot, rows: Rows
 ) -> Verdicts:
     length = len(snapshot.nodes.present[rows])
-    _length("filter", found.passed, length)
 
     def groups() -> StatusGroups:
         told = np.zeros(length, dtype=np.bool_)
@@ -321,39 +341,14 @@ def _score(
     found: Scores | None, _state: object, _pod: PodInfo, snapshot: Snapshot, rows: Rows
 ) -> Scores | None:
     present = snapshot.nodes.present[rows]
-    _length("score", found, len(present))
     if found is not None and not (np.isfinite(found) | ~present).all():
         raise ValueError("a score is not a finite number, be it of a node that does not fit")
     return found
 
 
-def _normalize(found: Scores, _state: object, scores: Scores) -> Scores:
-    _length("normalize", found, len(scores))
+def _normalize(found: Scores, *_: object) -> Scores:
     if not np.isfinite(found).all():
         raise ValueError("normalize: a score is not a finite number")
-    return found
-
-
-def _tiers(
-    found: Sequence[BoolColumn], _: PodInfo, _snapshot: Snapshot, candidates: NDArray[np.intp]
-) -> Sequence[BoolColumn]:
-    for mask in found:
-        _length("tiers", mask, len(candidates))
-    return found
-
-
-def _yields(
-    found: BoolColumn, _state: object, _pod: PodInfo, snapshot: Snapshot, rows: Rows
-) -> BoolColumn:
-    _length("yields", found, len(snapshot.nodes.present[rows]))
-    return found
-
-
-def _rooms(found: Sequence[Room], _: PodInfo, snapshot: Snapshot) -> Sequence[Room]:
-    for room in found:
-        _length("rooms", room.limit, snapshot.nodes.size)
-        _length("rooms", room.used, snapshot.nodes.size)
-        _length("rooms", room.holds, snapshot.pods.size)
     return found
 
 
@@ -371,7 +366,6 @@ def _gang(found: Membership | None, _: PodInfo, snapshot: Snapshot) -> Membershi
     """What is called later, where no pod fails of it, answers even if the plugin's own raises."""
     if found is None:
         return None
-    _length("gang.domain", found.domain, snapshot.nodes.size)
     ask_mates = found.mates
 
     def mates() -> Sequence[int]:
@@ -405,9 +399,6 @@ _RULES: Final[Mapping[str, Callable[..., Any]]] = {
     "filter": _filter,
     "score": _score,
     "normalize": _normalize,
-    "tiers": _tiers,
-    "yields": _yields,
-    "rooms": _rooms,
     "sort_key": _sort_key,
     "recheck_at": _recheck_at,
     "gang": _gang,
