@@ -1,17 +1,19 @@
-"""How full a node would be, as a score: the strategies of NodeResourcesFit, over columns.
+"""How full a node would be, as a score, over columns.
 
-Exactness: `trunc(x * 100.0 / capacity)` in float64 equals the integer division while capacities and
-x stay below 2^45 (a quotient that is no integer is at least 1/capacity away from one, further than
-rounding reaches). Beyond, and for capacities below zero, 64-bit integers compute, and wrap.
+The strategies of NodeResourcesFit, and NodeResourcesBalancedAllocation, which is better where the
+pod evens out how full a node's resources are.
+
+Shares are whole numbers of 64 bits, as in Go. The balance has Go's order of float operations, and
+its truncation with and without the pod apart.
 
 Source: kubernetes plugins/noderesources: resource_allocation.go, least_allocated.go,
-most_allocated.go, requested_to_capacity_ratio.go; plugins/helper/shape_score.go;
-apis/config/validation/validation_pluginargs.go.
+most_allocated.go, requested_to_capacity_ratio.go, balanced_allocation.go;
+plugins/helper/shape_score.go; apis/config/validation/validation_pluginargs.go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -19,10 +21,18 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.interface import MAX_SCORE, Scores
-from engine.framework.snapshot import BoolColumn, IntColumn, NodeColumns
-from engine.plugins.shares import COUNTED, EXACT
-from engine.pods.podinfo import CPU, MEMORY, is_counted, is_scalar_resource
+from engine.framework.interface import (
+    MAX_SCORE,
+    SKIP_SCORE,
+    PluginArgs,
+    Points,
+    PreScoreResult,
+    Scores,
+    State,
+)
+from engine.framework.snapshot import BoolColumn, Cause, IntColumn, NodeColumns, Rows, Snapshot
+from engine.plugins.shares import COUNTED, HALF, Role
+from engine.pods.podinfo import CPU, MEMORY, PodInfo, is_counted, is_scalar_resource
 
 _MAX_SHAPE_SCORE: Final = 10
 _MAX_WEIGHT: Final = 100
@@ -170,14 +180,9 @@ def _on_line_of(
 
 def _hundredths(amounts: IntColumn, of: IntColumn) -> Scores:
     """How many hundredths of what there is, truncated; 0 where there is nothing."""
-    exact = amounts.min(initial=0) > -EXACT and amounts.max(initial=0) < EXACT
-    if exact and of.min(initial=0) >= 0 and of.max(initial=0) < EXACT:
-        share: Scores = amounts * float(MAX_SCORE) / np.maximum(of, 1)
-        share[of == 0] = 0.0
-        return np.trunc(share, out=share)
     hundredfold, divisor = amounts * np.int64(MAX_SCORE), np.where(of == 0, 1, of)
     quotient = hundredfold // divisor
-    # Go's division truncates.
+    # Go's division truncates; what is too large wraps, as there.
     quotient += (quotient * divisor != hundredfold) & ((hundredfold < 0) != (divisor < 0))
     quotient[of == 0] = 0
     return quotient.astype(np.float64)
@@ -213,3 +218,95 @@ def _on_line(shape: Sequence[ShapePoint], x: int) -> int:
             return before.score * scale + (part if rise >= 0 else -part)
         before = point
     return shape[-1].score * scale
+
+
+# ---- NodeResourcesBalancedAllocation ------------------------------------------------------------
+
+
+_TWO: Final = 2
+_Usage = tuple[IntColumn, IntColumn, int]
+"""What there is, what is requested and what the pod adds."""
+
+
+class BalancedAllocationArgs(PluginArgs, frozen=True):
+    """`pluginConfig` of NodeResourcesBalancedAllocation."""
+
+    resources: tuple[ResourceSpec, ...] = ()
+
+
+class BalancedAllocation:
+    """Scores by how the spread of the shares of resources changes."""
+
+    name: Final = "NodeResourcesBalancedAllocation"
+
+    def __init__(self, args: BalancedAllocationArgs | None = None) -> None:
+        """Reads the profile's resources.
+
+        Raises:
+            ValueError: a resource has another weight than 1, or is named twice.
+        """
+        resources = ScoringStrategy(resources=args.resources if args else ()).effective_resources()
+        for number, resource in enumerate(resources):
+            if resource.weight != 1:
+                raise ValueError(f"resources[{number}].weight: {resource.weight} is not 1")
+        self._resources = tuple([resource.name for resource in resources])
+        if len(set(self._resources)) != len(self._resources):
+            raise ValueError("resources: a name is listed twice")
+        both = sorted(self._resources) == [CPU, MEMORY]
+        self._said = PreScoreResult(
+            state=Role.EVEN if both else None, causes=Cause.POD | Cause.ALLOCATABLE
+        )
+
+    def points(self) -> Points:
+        """Real requests count, those of the pod level included."""
+        return Points(class_key=_key, pre_score=self._pre_score, score=self._score)
+
+    def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
+        """Skips pods that request none of the resources."""
+        return self._said if any(map(pod.requests.get, self._resources)) else SKIP_SCORE
+
+    def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
+        """50..100; 75 where the pod changes nothing."""
+        nodes = snapshot.nodes
+        usages = [
+            (nodes.allocatable(resource)[rows], nodes.requested(resource)[rows], request)
+            for _, resource, request in counting(self._resources, pod.requests)
+        ]
+        count = len(nodes.present[rows])
+        scores = _balance(usages, count, with_pod=True)
+        scores -= _balance(usages, count, with_pod=False)
+        scores += HALF
+        scores /= _TWO
+        np.trunc(scores, out=scores)
+        scores += HALF
+        return scores
+
+
+def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
+    """What the pod holds; the key of NodeResourcesFit says it unless a resize is in flight."""
+    same = pod.requests is pod.filter_requests
+    return pod.requests_key if same else tuple(sorted(pod.requests.items()))
+
+
+def _balance(usages: Sequence[_Usage], count: int, *, with_pod: bool) -> Scores:
+    """(n,) 100 less the deviation of the shares in hundredths, truncated.
+
+    A resource that a node lacks has no share there.
+    """
+    shares = np.zeros((len(usages), count))
+    has = np.array([there != 0 for there, _, _ in usages], np.bool_).reshape(shares.shape)
+    for share, where, (there, used, add) in zip(shares, has, usages, strict=True):
+        np.divide(used + np.int64(add) if with_pod else used, there, out=share, where=where)
+    np.minimum(shares, 1.0, out=shares)
+    numbers = np.count_nonzero(has, axis=0)
+    # INVARIANT: `sum` adds one resource after the other, as Go does.
+    mean = sum(shares) / np.maximum(numbers, 1)
+    squares = sum(np.where(has, (shares - mean) ** 2, 0.0))
+    deviation = np.sqrt(squares / np.maximum(numbers, 1))
+    # Of two, half the difference; of one, none.
+    between = shares.max(axis=0, where=has, initial=-np.inf) - shares.min(
+        axis=0, where=has, initial=np.inf
+    )
+    deviation = np.where(numbers > _TWO, deviation, np.maximum(between, 0.0) / _TWO)
+    scores: Scores = np.trunc((1 - deviation) * MAX_SCORE)
+    return scores

@@ -24,8 +24,6 @@ from engine.pods.selectors import NOTHING
 
 FEW_DOMAINS: Final = 64
 NODES_A_DOMAIN: Final = 16
-MANY_LOOKUPS: Final = 256
-"""More are slower than an array of all domains."""
 _FEW_CHANGES: Final = 64
 _FEW_ROWS: Final = 8
 _MEMOS: Final = 4
@@ -115,9 +113,6 @@ class Part:
 
     def totals(self, domains: Sequence[int]) -> list[int]:
         """Of some domains, without `otherwise`."""
-        if len(domains) * len(self._tables) > MANY_LOOKUPS and not self.otherwise:
-            many: list[int] = self.dense().astype(np.int64)[list(domains)].tolist()
-            return many
         found: list[int] = []
         for weight, table in self._tables:
             each: Iterable[int] = map(table.counts.get, domains, repeat(0))

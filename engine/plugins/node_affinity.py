@@ -31,6 +31,7 @@ from engine.memo import Memo
 from engine.objects import Affinity, Node, NodeAffinity, NodeSelectorTerm
 from engine.plugins.hints import now, on
 from engine.plugins.node_selector import (
+    BYTES_PER_BYTE,
     NODE_NAME_FIELD,
     Preferences,
     matching,
@@ -48,7 +49,6 @@ CONFLICT: Final = PreFilterResult(unresolvable("pod affinity terms conflict"))
 _NONE: Final = NodeAffinity()
 _PARSED: Final = "NodeAffinity, parsed"
 _BYTES: Final = 4 << 20
-_BYTES_OF_A_REQUIREMENT: Final = 250
 _LONG: Final = 1024
 
 
@@ -80,13 +80,6 @@ class _Parsed:
             self.preferences = parse_preferences(preferred) if preferred else None
         except SelectorError as wrong:
             self.error = str(wrong)
-
-    @property
-    def size(self) -> int:
-        """The number of its requirements and values."""
-        terms = [term for one in self.required for term in one.terms]
-        terms += [term for _, term in self.preferences or ()]
-        return sum(term.size for term in terms)
 
     def matches(self, node: Node) -> bool:
         """Whether the node matches selector and required affinity."""
@@ -222,6 +215,7 @@ def _of(pod: PodInfo) -> _Parsed:
         spec = pod.pod.spec
         affinity = (spec.affinity or Affinity()).node_affinity
         parsed = _Parsed((spec.node_selector or {}).items(), affinity)
-        _remembered.put(key, parsed, _LONG + _BYTES_OF_A_REQUIREMENT * parsed.size)
+        size = len(msgspec.msgpack.encode((spec.node_selector, affinity)))
+        _remembered.put(key, parsed, _LONG + size * BYTES_PER_BYTE)
     pod.keys[_PARSED] = parsed
     return parsed

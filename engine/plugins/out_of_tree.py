@@ -2,44 +2,161 @@
 
 Nothing of a package is imported before a profile names its plugin. Whatever is wrong with it then
 is told by the plugin's name, and nothing runs.
+
+Its answers are held against the type hints of `engine.framework`: what a hint says is the only
+table there is of what may stand in an answer. Of functions in it, only that they can be called is
+looked at. Libraries that check types at run time look at the class of a dataclass alone, not at its
+fields.
 """
 
 from __future__ import annotations
 
+import collections.abc as abc
 import logging
+import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import partial
+import types
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final
+from numbers import Integral, Real
+from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import msgspec
 import numpy as np
 from msgspec import json, structs
 from numpy.typing import NDArray
 
 from engine.framework.decision import PostFilterResult
 from engine.framework.events import EVERYTHING, ClusterEventWithHint
-from engine.framework.gang import Membership
+from engine.framework.gang import MAYBE_NAN, Membership
 from engine.framework.interface import (
     PermitResult,
     Plugin,
     Points,
     PreBindResult,
-    PreFilterResult,
-    PreScoreResult,
     ReserveResult,
-    Room,
     Scores,
     StatusGroups,
     Verdicts,
 )
 from engine.framework.profile import Profile
 from engine.framework.runner import exception_text
-from engine.framework.snapshot import BoolColumn, Rows, Snapshot
+from engine.framework.snapshot import Rows, Snapshot
+from engine.framework.trials import Trial
 from engine.objects import Described
-from engine.plugins.fits import Misfit, fit_of
 from engine.pods.podinfo import PodInfo
+
+_OURS: Final = "engine.framework."
+_UNREAD: Final = ("grouped", "joint")
+"""What is taken out of the answers of others, whatever it is."""
+_UNIONS: Final = (Union, types.UnionType)
+_KINDS: Final[abc.Mapping[object, Any]] = {
+    Any: object,
+    abc.Hashable: object,
+    float: Real,
+    int: Integral,
+    bool: (bool, np.bool_),
+}
+"""Of some hints what may stand there; of the others it is the class that they name."""
+_DTYPES: Final = ((np.bool_, "b"), (np.integer, "iu"), (np.floating, "iuf"))
+"""Types of arrays in hints, and the kinds of NumPy that do."""
+
+
+class Misfit(TypeError):  # noqa: N818 - raised as the TypeError that it is
+    """Something else stands there than the hint says: `at` within the value, `told` what."""
+
+    def __init__(self, told: str, at: str = "") -> None:
+        super().__init__(f"{at} is {told}" if at else told)
+        self.told, self.at = told, at
+
+
+def check(value: Any, hint: Any, at: str = "") -> None:  # noqa: ANN401 - any value and type hint
+    """Holds a value against a hint.
+
+    Raises:
+        Misfit: it is something else.
+    """
+    if get_origin(hint) in _UNIONS:
+        fitting = [one for one in get_args(hint) if isinstance(value, _kind(one))]
+        _demand(fitting, value, hint, at)
+        hint = fitting[0]
+    _demand(isinstance(value, _kind(hint)), value, hint, at)
+    origin, args = get_origin(hint) or hint, get_args(hint)
+    if origin is Annotated or origin is float:
+        _demand(not isinstance(value, bool), value, hint, at)
+        if math.isnan(value) and MAYBE_NAN not in args:
+            raise Misfit("NaN", at)
+    elif origin is abc.Hashable:
+        _check_hash(value, at)
+    elif origin is np.ndarray:
+        _check_array(value, args[1], at)
+    elif args:
+        _check_each(value, origin, args, at)
+    else:
+        for name, of_field in _fields(hint):
+            check(getattr(value, name), of_field, f"{at}.{name}")
+
+
+def _demand(fits: object, value: object, hint: Any, at: str) -> None:  # noqa: ANN401 - as `check`
+    if not fits:
+        each = get_args(hint) if get_origin(hint) in _UNIONS else (hint,)
+        words = " | ".join([getattr(one, "__name__", str(one)) for one in each])
+        raise Misfit(f"{type(value).__name__} instead of {words.replace('NoneType', 'None')}", at)
+
+
+def _kind(hint: Any) -> Any:  # noqa: ANN401 - what `isinstance` takes
+    origin = get_origin(hint)
+    return _kind(get_args(hint)[0]) if origin is Annotated else _KINDS.get(hint, origin or hint)
+
+
+def _check_hash(value: object, at: str) -> None:
+    try:
+        hash(value)
+    except Exception as wrong:  # noqa: BLE001 - its own `__hash__` may raise anything
+        raise Misfit(exception_text(wrong), at) from None
+
+
+def _check_array(value: np.ndarray[Any, Any], hint: Any, at: str) -> None:  # noqa: ANN401 - as `check`
+    (dtype,) = get_args(hint)
+    kinds = next(kinds for of, kinds in _DTYPES if issubclass(dtype, of))
+    if value.dtype.kind not in kinds or value.ndim != 1:
+        raise Misfit(f"an array of {value.dtype} {value.shape}", at)
+
+
+def _check_each(value: Any, origin: type, args: tuple[Any, ...], at: str) -> None:  # noqa: ANN401 - as `check`
+    if issubclass(origin, abc.Mapping):
+        for name, one in value.items():
+            check(name, args[0], f"{at}[{name!r}]")
+            check(one, args[1], f"{at}[{name!r}]")
+    elif issubclass(origin, abc.Collection):
+        _demand(not isinstance(value, str | bytes), value, origin, at)
+        alike = origin is not tuple or args[1:] == (...,)
+        if not alike and len(value) != len(args):
+            raise Misfit(f"{len(value)} values instead of {len(args)}", at)
+        for number, one in enumerate(value):
+            check(one, args[0 if alike else number], f"{at}[{number}]")
+
+
+@cache
+def _fields(of: Any) -> list[tuple[str, Any]]:  # noqa: ANN401 - as `check`
+    """The fields of a record of ours with their hints; others have none to look at."""
+    if not getattr(of, "__module__", "").startswith(_OURS):
+        return []
+    names: tuple[str, ...] = ()
+    if is_dataclass(of):
+        names = tuple([one.name for one in fields(of)])
+    elif issubclass(of, msgspec.Struct):
+        names = of.__struct_fields__
+    return [(name, hints_of(of)[name]) for name in names if name not in _UNREAD]
+
+
+@cache
+def hints_of(of: type) -> abc.Mapping[str, Any]:
+    """The hints of a record of ours, by field."""
+    return get_type_hints(of, localns={"Trial": Trial}, include_extras=True)
+
 
 GROUP: Final = "berth.plugins"
 _COLLECTION: Final = re.compile(r"/apis?(/[a-z0-9.-]+)+/[a-z][a-z0-9-]*")
@@ -56,6 +173,7 @@ _NOTHING: Final[Mapping[str, object]] = {
 """The answers about pods that a plugin does not act on."""
 _ANY_EVENT: Final = (ClusterEventWithHint(EVERYTHING),)
 _Ask = Callable[..., Any]
+_T = TypeVar("_T")
 log = logging.getLogger(__name__)
 
 
@@ -84,14 +202,15 @@ def checked(points: Points) -> Points:
     Raises:
         Misfit: a field is not what `Points` says.
     """
-    fitting: Points = replace(fit_of(Points)(points), joint=None)
-    if points.score is not None and points.normalize is None:
-        fitting = replace(fitting, normalize=_without_normalize)
+    check(points, Points)
     changed: dict[str, Any] = {
-        one.name: partial(_asked, one.name, ask, _RULES.get(one.name))
-        for one in fields(Points)
-        if callable(ask := getattr(fitting, one.name))
+        name: partial(_asked, name, ask, answer, _RULES.get(name))
+        for name, answer in _ANSWERS.items()
+        if (ask := getattr(points, name)) is not None
     }
+    changed["joint"] = None
+    if points.score is not None and points.normalize is None:
+        changed["normalize"] = _without_normalize
     if points.acts_on is not None:
         acts_on = changed["acts_on"]
         changed |= {
@@ -105,7 +224,7 @@ def checked(points: Points) -> Points:
         changed["events"] = _ANY_EVENT
     if points.unfiltered is not None:
         changed["unfiltered"] = checked(points.unfiltered)
-    return replace(fitting, **changed)
+    return replace(points, **changed)
 
 
 def _if_it_acts(acts_on: _Ask, ask: _Ask, nothing: object, pod: PodInfo, *args: object) -> object:
@@ -123,13 +242,15 @@ def notes(profiles: Iterable[Profile]) -> Iterator[str]:
                 )
 
 
-def _asked(point: str, ask: Callable[..., Any], rule: Callable[..., Any] | None, *args: Any) -> Any:  # noqa: ANN401 - what the point returns
+def _asked(point: str, ask: _Ask, answer: Any, rule: _Ask | None, *args: Any) -> Any:  # noqa: ANN401 - what the point returns
     try:
         found = ask(*args)
+        check(found, answer)
+        if point in _COLUMNS:
+            _check_lengths(_COLUMNS[point](found, *args))
         return found if rule is None else rule(found, *args)
     except Misfit as misfit:
-        _, _, at = misfit.at.partition("()")
-        said = f": its answer{at} is" if at else " returns"
+        said = f": its answer{misfit.at} is" if misfit.at else " returns"
         raise TypeError(f"{point}{said} {misfit.told}") from None
     except BaseException as ended:
         if isinstance(ended, Exception | KeyboardInterrupt):
@@ -137,16 +258,47 @@ def _asked(point: str, ask: Callable[..., Any], rule: Callable[..., Any] | None,
         raise RuntimeError(f"{point} raises {type(ended).__name__}") from ended
 
 
+def _answers() -> Iterator[tuple[str, Any]]:
+    """By function of `Points`, the hint of what it returns."""
+    for name, hint in hints_of(Points).items():
+        for one in (hint, *get_args(hint)):
+            if get_origin(one) is Callable:
+                yield name, get_args(one)[-1]
+
+
+_ANSWERS: Final = dict(_answers())
+
+
 # ---- what no hint says -------------------------------------------------------------------------
+
+
+def _check_lengths(columns: Iterable[tuple[Any, int]]) -> None:
+    for column, length in columns:
+        if column is not None and len(column) != length:
+            raise Misfit(f"an array of {column.dtype} {column.shape} for {length} rows")
+
+
+def _of_rows(column: object, snapshot: Snapshot, rows: Rows) -> list[tuple[object, int]]:
+    return [(column, len(snapshot.nodes.present[rows]))]
+
+
+_COLUMNS: Final[Mapping[str, _Ask]] = {
+    "filter": lambda found, _state, _pod, *rows: _of_rows(found.passed, *rows),
+    "score": lambda found, _state, _pod, *rows: _of_rows(found, *rows),
+    "yields": lambda found, _state, _pod, *rows: _of_rows(found, *rows),
+    "normalize": lambda found, _state, scores: [(found, len(scores))],
+    "tiers": lambda found, _pod, _snapshot, rows: [(one, len(rows)) for one in found],
+    "rooms": lambda found, _pod, snapshot: [
+        *[(one, snapshot.nodes.size) for room in found for one in (room.limit, room.used)],
+        *[(room.holds, snapshot.pods.size) for room in found],
+    ],
+    "gang": lambda found, _pod, snapshot: [(found and found.domain, snapshot.nodes.size)],
+}
+"""By point the columns of an answer, and how long each has to be."""
 
 
 def _without_normalize(*_: object) -> Any:  # noqa: ANN401 - never returns
     raise ValueError("pre_score says Normalization.CUSTOM, and there is no normalize")
-
-
-def _length(what: str, column: NDArray[Any] | None, length: int) -> None:
-    if column is not None and len(column) != length:
-        raise TypeError(f"{what}: an array of {column.dtype} {column.shape} for {length} rows")
 
 
 def _inside(what: str, rows: NDArray[np.integer] | None, length: int) -> None:
@@ -154,13 +306,10 @@ def _inside(what: str, rows: NDArray[np.integer] | None, length: int) -> None:
         raise ValueError(f"{what}: rows outside 0..{length - 1}")
 
 
-def _pre_filter(found: PreFilterResult, _: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-    _inside("pre_filter", found.rows, snapshot.nodes.size)
-    return structs.replace(found, grouped=None) if found.grouped is not None else found
-
-
-def _pre_score(found: PreScoreResult, *_: object) -> PreScoreResult:
-    return structs.replace(found, grouped=None) if found.grouped is not None else found
+def _worked_out(found: Any, _: PodInfo, snapshot: Snapshot) -> Any:  # noqa: ANN401 - of a PreFilter or PreScore
+    _inside("pre_filter", getattr(found, "rows", None), snapshot.nodes.size)
+    version = found.version and partial(_asked, "version", found.version, Hashable, None)
+    return structs.replace(found, grouped=None, version=version)
 
 
 def _post_filter(found: PostFilterResult, *_: object) -> PostFilterResult:
@@ -171,11 +320,11 @@ def _filter(
     found: Verdicts, _state: object, _pod: PodInfo, snapshot: Snapshot, rows: Rows
 ) -> Verdicts:
     length = len(snapshot.nodes.present[rows])
-    _length("filter", found.passed, length)
 
     def groups() -> StatusGroups:
         told = np.zeros(length, dtype=np.bool_)
         each = found.groups()
+        check(each, StatusGroups)
         for status, positions in each:
             if not status.rejected:
                 raise ValueError(f"a node is rejected with {status.code}: {status.reasons}")
@@ -192,39 +341,14 @@ def _score(
     found: Scores | None, _state: object, _pod: PodInfo, snapshot: Snapshot, rows: Rows
 ) -> Scores | None:
     present = snapshot.nodes.present[rows]
-    _length("score", found, len(present))
     if found is not None and not (np.isfinite(found) | ~present).all():
         raise ValueError("a score is not a finite number, be it of a node that does not fit")
     return found
 
 
-def _normalize(found: Scores, _state: object, scores: Scores) -> Scores:
-    _length("normalize", found, len(scores))
+def _normalize(found: Scores, *_: object) -> Scores:
     if not np.isfinite(found).all():
         raise ValueError("normalize: a score is not a finite number")
-    return found
-
-
-def _tiers(
-    found: Sequence[BoolColumn], _: PodInfo, _snapshot: Snapshot, candidates: NDArray[np.intp]
-) -> Sequence[BoolColumn]:
-    for mask in found:
-        _length("tiers", mask, len(candidates))
-    return found
-
-
-def _yields(
-    found: BoolColumn, _state: object, _pod: PodInfo, snapshot: Snapshot, rows: Rows
-) -> BoolColumn:
-    _length("yields", found, len(snapshot.nodes.present[rows]))
-    return found
-
-
-def _rooms(found: Sequence[Room], _: PodInfo, snapshot: Snapshot) -> Sequence[Room]:
-    for room in found:
-        _length("rooms", room.limit, snapshot.nodes.size)
-        _length("rooms", room.used, snapshot.nodes.size)
-        _length("rooms", room.holds, snapshot.pods.size)
     return found
 
 
@@ -242,44 +366,39 @@ def _gang(found: Membership | None, _: PodInfo, snapshot: Snapshot) -> Membershi
     """What is called later, where no pod fails of it, answers even if the plugin's own raises."""
     if found is None:
         return None
-    _length("gang.domain", found.domain, snapshot.nodes.size)
-    ask_mates, ask_shortage = found.mates, found.shortage
+    ask_mates = found.mates
 
-    def mates() -> list[int]:
+    def mates() -> Sequence[int]:
         rows: NDArray[np.intp] = np.asarray(ask_mates(), dtype=np.intp)
         _inside("mates of gang", rows, snapshot.pods.size)
         each: list[int] = rows.tolist()
         return each
 
-    def mates_or_none() -> Sequence[int]:
-        try:
-            return mates()
-        except Exception:
-            log.exception("mates of a gang cannot be told: it counts as if none had a node")
-            return ()
-
-    def shortage() -> str:
-        try:
-            return ask_shortage()
-        except Exception as fault:
-            log.exception("what a gang's group lacks cannot be told: the gang waits")
-            return f"shortage of gang raises {type(fault).__name__}: {fault}"
-
     mates()
-    return replace(found, mates=mates_or_none, shortage=shortage)
+    shortage = partial(_asked, "shortage of gang", found.shortage, str, None)
+    return replace(
+        found,
+        mates=partial(_or_else, "mates of a gang: as if none had a node", mates, lambda _: ()),
+        shortage=partial(_or_else, "what a gang's group lacks: the gang waits", shortage, str),
+    )
+
+
+def _or_else(what: str, ask: Callable[[], _T], otherwise: Callable[[Exception], _T]) -> _T:
+    try:
+        return ask()
+    except Exception as fault:
+        log.exception("a plugin cannot tell %s", what)
+        return otherwise(fault)
 
 
 _RULES: Final[Mapping[str, Callable[..., Any]]] = {
-    "pre_filter": _pre_filter,
-    "what_if": _pre_filter,
-    "pre_score": _pre_score,
+    "pre_filter": _worked_out,
+    "what_if": _worked_out,
+    "pre_score": _worked_out,
     "post_filter": _post_filter,
     "filter": _filter,
     "score": _score,
     "normalize": _normalize,
-    "tiers": _tiers,
-    "yields": _yields,
-    "rooms": _rooms,
     "sort_key": _sort_key,
     "recheck_at": _recheck_at,
     "gang": _gang,

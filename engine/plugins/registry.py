@@ -13,7 +13,7 @@ import msgspec
 from engine.configuration.conversions import KNOWN
 from engine.framework.interface import Plugin
 from engine.plugins import out_of_tree
-from engine.plugins.balanced_allocation import BalancedAllocation, BalancedAllocationArgs
+from engine.plugins.allocation import BalancedAllocation, BalancedAllocationArgs
 from engine.plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
 from engine.plugins.dynamic_resources import DynamicResources, DynamicResourcesArgs
 from engine.plugins.image_locality import ImageLocality
@@ -24,9 +24,8 @@ from engine.plugins.node_declared_features import NodeDeclaredFeatures
 from engine.plugins.node_name import NodeName
 from engine.plugins.node_ports import NodePorts
 from engine.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
-from engine.plugins.node_unschedulable import NodeUnschedulable
 from engine.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
-from engine.plugins.taint_toleration import TaintToleration
+from engine.plugins.taint_toleration import NodeUnschedulable, TaintToleration
 from engine.plugins.volumes.binding import VolumeBinding, VolumeBindingArgs
 from engine.plugins.volumes.limits import NodeVolumeLimits
 from engine.plugins.volumes.restrictions import VolumeRestrictions

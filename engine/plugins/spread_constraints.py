@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
 from engine.framework.snapshot import BoolColumn, NodeColumns, Rows, Snapshot, label_column
 from engine.objects import OwnerReference, Toleration, TopologySpreadConstraint
 from engine.plugins.node_selector import MOST_REQUIREMENTS, eligibility_key, matching, required
-from engine.plugins.taint_toleration import all_tolerated
+from engine.plugins.taint_toleration import all_tolerated, by_taints
 from engine.pods.podinfo import PodInfo
 from engine.pods.selectors import EVERYTHING, Selector, SelectorError, parse_selector, select_labels
 
@@ -58,10 +56,8 @@ class Eligible(NamedTuple):
         for key in self.keys:
             mask &= nodes.text(*label_column(key))[rows] >= 0
         if self.tolerance is not None:
-            numbers, of = np.unique(nodes.taint_set[rows], return_inverse=True)
             tolerations = [Toleration(*one) for one in self.tolerance]
-            taints = [nodes.taint_sets[number] for number in numbers.tolist()]
-            mask &= np.array([all_tolerated(tolerations, one) for one in taints], np.bool_)[of]
+            mask &= by_taints(lambda taints: all_tolerated(tolerations, taints), nodes, rows) > 0
         return mask
 
 

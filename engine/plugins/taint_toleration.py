@@ -1,24 +1,25 @@
 """TaintToleration: taints keep pods off that do not tolerate them, or make their nodes second best.
 
-Taints are few and shared by many nodes: each distinct list of taints is judged once for each list
-of tolerations, and nodes look their verdict up.
+Taints are few and shared by many nodes: each distinct list of taints is judged once, and nodes look
+their verdict up. NodeUnschedulable, which minds the taint of cordoned nodes alone, is here, too.
 
-Source: kubernetes plugins/tainttoleration/taint_toleration.go.
+Source: kubernetes plugins/tainttoleration/taint_toleration.go,
+plugins/nodeunschedulable/node_unschedulable.go.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final
 
 import msgspec
 import numpy as np
-from cachetools import LRUCache
 
 from engine.framework.events import Action, Resource
 from engine.framework.interface import (
     ALL_PASS,
+    PASS,
     Normalization,
     Points,
     PreFilterResult,
@@ -27,9 +28,9 @@ from engine.framework.interface import (
     State,
     Verdicts,
 )
-from engine.framework.snapshot import Cause, Rows, Snapshot
+from engine.framework.snapshot import Cause, NodeColumns, Rows, Snapshot
 from engine.framework.status import unresolvable
-from engine.objects import Node, Taint, Toleration
+from engine.objects import Node, Pod, Taint, Toleration
 from engine.plugins.hints import always, now, on
 from engine.pods.podinfo import PodInfo
 
@@ -39,10 +40,11 @@ NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 _NO_TOLERATIONS: Final = ()
-_REMEMBERED: Final = 256
 _MANY: Final = 32
 _FORBIDDEN: Final = -1.0
-_NOTHING: Final[Scores] = np.empty(0)
+UNSCHEDULABLE: Final = unresolvable("node(s) were unschedulable")
+CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+_CORDONS: Final = PreFilterResult(causes=Cause.TAINTS, shared=True)
 
 
 def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
@@ -77,10 +79,6 @@ class TaintToleration:
 
     name: Final = NAME
 
-    def __init__(self) -> None:
-        self._taint_sets: Sequence[tuple[Taint, ...]] = ()
-        self._judged: LRUCache[Hashable, Scores] = LRUCache(_REMEMBERED)
-
     def points(self) -> Points:
         """A node without the taint comes, a node loses it, the pod learns to tolerate."""
         node = Action.ADD | Action.UPDATE_NODE_TAINT
@@ -91,37 +89,37 @@ class TaintToleration:
             ),
             class_key=_key,
             pre_filter=_pre_filter,
-            filter=self._filter,
+            filter=_filter,
             pre_score=_pre_score,
-            score=self._score,
+            score=_score,
         )
 
-    def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
-        """Rejects nodes with a taint that forbids scheduling and is not tolerated."""
-        passes = self._judge(pod, snapshot) >= 0
-        if passes.all():
-            return ALL_PASS
-        return Verdicts.uniform(passes[snapshot.nodes.taint_set[rows]], UNTOLERATED)
 
-    def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Number of PreferNoSchedule taints that are not tolerated."""
-        judged = self._judge(pod, snapshot)
-        return np.maximum(judged, _FORBIDDEN - judged)[snapshot.nodes.taint_set[rows]]
+def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
+    """Rejects nodes with a taint that forbids scheduling and is not tolerated."""
+    passed = _judge(pod, snapshot, rows) >= 0
+    return ALL_PASS if passed.all() else Verdicts.uniform(passed, UNTOLERATED)
 
-    def _judge(self, pod: PodInfo, snapshot: Snapshot) -> Scores:
-        """By distinct list of taints, how many of them the pod would rather not have: `_judged`."""
-        taint_sets = snapshot.nodes.taint_sets
-        if taint_sets is not self._taint_sets:
-            # INVARIANT: one list object only grows; another one numbers its entries anew.
-            self._taint_sets = taint_sets
-            self._judged.clear()
-        key = _key(pod, snapshot)
-        judged = self._judged.get(key, _NOTHING)
-        if len(judged) < len(taint_sets):
-            tolerations = tuple(dict.fromkeys(pod.pod.spec.tolerations or ()))
-            fresh = [_judged(tolerations, taints) for taints in taint_sets[len(judged) :]]
-            judged = self._judged[key] = np.concatenate((judged, fresh))
-        return judged
+
+def _score(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
+    """Number of PreferNoSchedule taints that are not tolerated."""
+    judged = _judge(pod, snapshot, rows)
+    return np.maximum(judged, _FORBIDDEN - judged)
+
+
+def _judge(pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
+    tolerations = tuple(dict.fromkeys(pod.pod.spec.tolerations or ()))
+    return by_taints(lambda taints: _judged(tolerations, taints), snapshot.nodes, rows)
+
+
+def by_taints(judge: Callable[[Sequence[Taint]], float], nodes: NodeColumns, rows: Rows) -> Scores:
+    """(n,) what it says of each row's taints; it is asked once about each distinct list."""
+    codes = nodes.taint_set[rows]
+    table = np.zeros(len(nodes.taint_sets))
+    for number in np.flatnonzero(np.bincount(codes)).tolist():
+        table[number] = judge(nodes.taint_sets[number])
+    judged: Scores = table[codes]
+    return judged
 
 
 def _judged(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> float:
@@ -160,3 +158,40 @@ def _begins_to_suit(pod: PodInfo, before: Node | None, after: Node) -> bool:
     tolerations = pod.pod.spec.tolerations or ()
     now = all_tolerated(tolerations, after.spec.taints or ())
     return now and (before is None or not all_tolerated(tolerations, before.spec.taints or ()))
+
+
+# ---- cordons -------------------------------------------------------------------------------------
+
+
+class NodeUnschedulable:
+    """Filters by `spec.unschedulable` of the node."""
+
+    name: Final = "NodeUnschedulable"
+
+    def points(self) -> Points:
+        """A schedulable node comes, a node is uncordoned, the pod learns to tolerate."""
+        node = Action.ADD | Action.UPDATE_NODE_TAINT
+        gives_in = now(Pod, lambda _, __, pod: tolerates(pod.spec.tolerations or (), CORDON))
+        return Points(
+            events=(
+                on(Resource.NODE, node, now(Node, _opens)),
+                on(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION, gives_in),
+            ),
+            class_key=lambda pod, _: _tolerates_cordon(pod),
+            pre_filter=lambda pod, _: PASS if _tolerates_cordon(pod) else _CORDONS,
+            filter=_uncordoned,
+        )
+
+
+def _uncordoned(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
+    return Verdicts.uniform(~snapshot.nodes.unschedulable[rows], UNSCHEDULABLE)
+
+
+def _tolerates_cordon(pod: PodInfo) -> bool:
+    tolerations = pod.pod.spec.tolerations
+    return tolerations is not None and tolerates(tolerations, CORDON)
+
+
+def _opens(pod: PodInfo, before: Node | None, after: Node) -> bool:
+    was_open = before is not None and not before.spec.unschedulable
+    return not (after.spec.unschedulable or was_open)

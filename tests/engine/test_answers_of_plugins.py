@@ -291,7 +291,7 @@ async def test_a_post_filter_that_fails_is_told_beside_why_no_node_fits(found):
 
 
 async def test_answers_keep_no_rules_alive_that_are_gone():
-    none = np.array([])
+    none = np.array([], np.intp)
     rejected = Verdicts(None, lambda: [(unschedulable("no"), none)])
     points = Points(
         pre_filter=lambda *_: PreFilterResult(),

@@ -19,9 +19,8 @@ from engine.plugins.no_nodes import PrioritySort, SchedulingGates
 from engine.plugins.node_affinity import NodeAffinityPlugin
 from engine.plugins.node_name import NodeName
 from engine.plugins.node_resources_fit import NodeResourcesFit
-from engine.plugins.node_unschedulable import NodeUnschedulable
 from engine.plugins.registry import make_plugin
-from engine.plugins.taint_toleration import TaintToleration
+from engine.plugins.taint_toleration import NodeUnschedulable, TaintToleration
 from tests.builders import default_plugins
 from tests.engine.plugins.builders import make_cache, make_node, make_pod
 

@@ -27,7 +27,6 @@ from tests.effort import examples
 
 LEADERS = groupedchoice.LEADERS
 FEW_DOMAINS, NODES_A_DOMAIN = groups.FEW_DOMAINS, groups.NODES_A_DOMAIN
-MANY_LOOKUPS = groups.MANY_LOOKUPS
 NODES = [f"n{i}" for i in range(6)]
 PODS = [f"p{i}" for i in range(8)]
 OTHERS = ["NodeAffinity", "TaintToleration", "NodeResourcesFit"]
@@ -92,14 +91,12 @@ class GroupsMachine(RuleBasedStateMachine):
         self.waiting = [make_pod("w", labels={"app": "x"})]
 
     @initialize(
-        lookups=st.sampled_from([0, MANY_LOOKUPS]),
         sparse=st.booleans(),
         leaders=st.sampled_from([1, 2, LEADERS]),
         off=st.sets(st.sampled_from(OTHERS)),
     )
-    def groups_are_few_or_many(self, lookups, sparse, leaders, off):
+    def groups_are_few_or_many(self, sparse, leaders, off):
         """Of domains or of counts; what others reject may be left out."""
-        groups.MANY_LOOKUPS = lookups
         groups.FEW_DOMAINS = 0 if sparse else FEW_DOMAINS
         groups.NODES_A_DOMAIN = 1_000 if sparse else NODES_A_DOMAIN
         groupedchoice.LEADERS = leaders
@@ -107,7 +104,7 @@ class GroupsMachine(RuleBasedStateMachine):
         self.framework = Framework(Profile("p", plugins), on_fault=fail)
 
     def teardown(self):
-        self.groups_are_few_or_many(MANY_LOOKUPS, False, LEADERS, ())
+        self.groups_are_few_or_many(False, LEADERS, ())
 
     @rule(
         name=st.sampled_from(NODES),
