@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import reduce
+from itertools import chain
+from operator import or_
 from types import MappingProxyType
 from typing import Final
 
@@ -54,7 +56,6 @@ def is_still(read: str, of_nodes: Container[str]) -> bool:
     return read.startswith(own) and read not in _MOVING
 
 
-_KEPT: Final = 1024
 #: What of a pod changes while it stays the same object.
 _MOVING: Final = frozenset(
     {"pod.queued_at", "pod.first_attempt_at", "pod.attempts", "pod.previous_node"}
@@ -122,19 +123,14 @@ def _wakes(read: str) -> tuple[str, ...]:
 
 def sorted_events(rules: Sequence[RuleBase]) -> tuple[ClusterEvent, ...]:
     """The events that can change the verdict of one of the rules, always in one order."""
+    if not rules:
+        return ()
     # Who knows when it turns is not asked each minute.
     reads = ((one.reads if one.turns is None else one.reads - {"now"}) for one in rules)
-    alone = all(one.row_local for one in rules)
-    return _sorted_events(frozenset().union(*reads), alone=alone, any_rule=bool(rules))
-
-
-@lru_cache(_KEPT)
-def _sorted_events(
-    reads: frozenset[str], *, alone: bool, any_rule: bool
-) -> tuple[ClusterEvent, ...]:
-    """A rule that compares nodes or counts over several can change when one of them goes."""
-    gone = set() if alone else {ClusterEvent(Resource.NODE, Action.DELETE)}
-    return tuple(sorted(gone | events_of_reads(reads), key=str)) if any_rule else ()
+    found = events_of_reads(frozenset().union(*reads))
+    if not all(one.row_local for one in rules):  # they compare nodes, or count over several
+        found.add(_node(Action.DELETE))
+    return tuple(sorted(found, key=str))
 
 
 def follows_others(reads: Iterable[str]) -> bool:
@@ -231,13 +227,7 @@ def _in(namespace: Seen, part: str, key: str | None) -> object:
     return values if key is None else (values or {}).get(key)
 
 
-@lru_cache(_KEPT)
-def causes_of(reads: frozenset[str]) -> Cause:
+def causes_of(reads: Iterable[str]) -> Cause:
     """The changes of a row that can change the verdict of filters that read these fields."""
-    causes = Cause(0)
-    for read in reads:
-        wakes = _wakes(read)
-        for one in wakes:
-            causes |= _WAKING[one][1]
-        causes |= Cause(0) if wakes else Cause.ANY
-    return causes
+    each = ([_WAKING[one][1] for one in _wakes(read)] or [Cause.ANY] for read in reads)
+    return reduce(or_, chain.from_iterable(each), Cause(0))

@@ -12,7 +12,6 @@ turns for ever.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -228,8 +227,8 @@ class PolicyPreemption:
         there = rows[:0] if rejections.ended is None else _once_gone(rows, snapshot, trial)
         if len(there):
             place, evictions = tries[0]
-            row = _least_promised(there, pod, snapshot)
-            return _promise(pod, snapshot, Preemption(row), evictions, place)
+            row = there[_promised(snapshot)[there].argmin()]  # not all of them one node
+            return _promise(pod, snapshot, Preemption(int(row)), evictions, place)
         told: dict[str, str] = {}
         for place, evictions in tries:
             found = self.search(evictions, pod, snapshot, trial, rows)
@@ -332,15 +331,13 @@ def _once_gone(rows: NDArray[np.intp], snapshot: Snapshot, trial: Trial) -> NDAr
     return rows[without(trial, int(rows[0]), snapshot.pods, going).passes(rows)]
 
 
-def _least_promised(rows: NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> int:
-    """Of some nodes one to which the fewest pods are nominated; which of them is the pod's own."""
+def _promised(snapshot: Snapshot) -> NDArray[np.int64]:
+    """(N,) how many pods are nominated to each node."""
     promised = np.zeros(snapshot.nodes.size, np.int64)
     for node, pods in snapshot.nominations.each():
         if (row := snapshot.nodes.row(node)) >= 0:
             promised[row] = len(pods)
-    turn = hashlib.blake2b(pod.uid.encode(), digest_size=8).digest()
-    ties = snapshot.nodes.tie_keys[rows] ^ np.uint64(int.from_bytes(turn))
-    return int(rows[np.lexsort((ties, promised[rows]))[0]])
+    return promised
 
 
 def _promise(
