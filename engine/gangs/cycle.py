@@ -44,7 +44,7 @@ from engine.gangplan import MOST_DOMAINS, Rehearsal, Together, domain_of_affinit
 from engine.gangs.holds import Holds
 from engine.gangs.rescue import MOST_ASKED, Domain, Rescue, Rescuers
 from engine.gangs.slices import Absent, OutdatedError, Unpromised, in_slices
-from engine.gangs.turn import Hold, Turn, rank_of
+from engine.gangs.turn import Hold, Turn
 from engine.notices import said
 from engine.placement import Placement
 from engine.pods.podinfo import PodInfo
@@ -166,7 +166,6 @@ class Gangs:
             plugin=plugin,
             gang=gang,
             members=[queued, *others],
-            rank=rank_of(gang, [one.pod for one in (queued, *others)]),
             mates=frozenset(one.uid for one in pods),
             reserved=len(mates),
             bound=frozenset(one.uid for one in pods if self._waiting_pods.get(one.uid) is None),
@@ -326,7 +325,9 @@ class Gangs:
         found = Packing()
         try:
             for domains in self._each_domains(pods, refusing):
-                now = yield from self._planned(turn, pods, domains)
+                members = self._members(pods)
+                steps = plan(members, turn.wanted, domains, fullest=turn.gang.fullest)
+                now = yield from self._in_slices(steps, self._unpromised(pods), members)
                 turn.cut_short |= now.cut_short
                 found = max(found, now, key=lambda one: (one.enough, len(one.rows)))
                 if found.enough:
@@ -340,12 +341,11 @@ class Gangs:
         name = self._cache.nodes.name
         return {pods[member].uid: name(row) for member, row in found.rows.items()}
 
-    def _planned(self, turn: Turn, pods: Sequence[PodInfo], domains: Together) -> Steps[Packing]:
-        snapshot, of, fullest = self.basis.snapshot, self.basis.framework_of, turn.gang.fullest
-        rehearsal = Rehearsal(pods, self._cache, snapshot, of)
-        steps = plan(pods, turn.wanted, snapshot, rehearsal, of, domains, fullest=fullest)
-        unpromised = Unpromised(self._cache, [one.uid for one in pods])
-        return (yield from self._in_slices(steps, unpromised, rehearsal))
+    def _members(self, pods: Sequence[PodInfo]) -> Rehearsal:
+        return Rehearsal(pods, self._cache, self.basis.snapshot, self.basis.framework_of)
+
+    def _unpromised(self, pods: Sequence[PodInfo]) -> Unpromised:
+        return Unpromised(self._cache, [one.uid for one in pods])
 
     def _in_slices(
         self, steps: Steps[Found], *thought: AbstractContextManager[None]
@@ -449,10 +449,8 @@ class Gangs:
             if domains is not None:
                 column, homes = domains
                 known = [*(homes or ()), *self._rows([node for node, _ in turn.promised.values()])]
-                snapshot, of = self.basis.snapshot, self.basis.framework_of
-                unpromised = Unpromised(self._cache, [one.uid for one in pods])
-                steps = emptiest(pods, snapshot, of, column, known)
-                each = yield from self._in_slices(steps, unpromised)
+                steps = emptiest(self._members(pods), column, known)
+                each = yield from self._in_slices(steps, self._unpromised(pods))
             found = yield from self._in_slices(rescuers.rescue(each), rescuers.absent)
             if found.found:
                 break

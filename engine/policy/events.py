@@ -26,11 +26,11 @@ from engine.framework.events import (
     Seen,
 )
 from engine.framework.snapshot import Cause, Snapshot
-from engine.objects import Namespace, ObjectMeta, Pod
+from engine.objects import Namespace, Pod
 from engine.plugins.hints import queue_if
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.policy import gangs
-from engine.policy.podreads import UnreadFieldError, all_containers_of, pod_reader
+from engine.policy.podreads import UnreadFieldError, all_containers_of, pod_reader, reader_of
 
 
 def read_and_told(rule: RuleBase) -> frozenset[str]:
@@ -168,26 +168,27 @@ class Edits:
 
     def __init__(self, *roots: ir.Expr | None, gpus: Sequence[str]) -> None:
         self._own: list[Callable[[PodInfo], object]] = []
-        self._namespace: list[tuple[str, str | None]] = []
+        self._of_namespaces = False
         # Of one event many pods are asked, one after the other.
         self._last: tuple[Seen, Seen, QueueingHint] = (None, None, QueueingHint.QUEUE)
         for one in ir.walk(*roots):
             if not isinstance(one, ir.Read | ir.KeyedRead) or not one.field.startswith("it."):
                 continue
             field = one.field.removeprefix("it.")
-            key = one.key if isinstance(one, ir.Read) else None  # else it is computed
             if field.startswith("namespace."):
-                self._namespace.append((field.removeprefix("namespace."), key))
+                self._of_namespaces = True
             elif isinstance(one, ir.KeyedRead):
-                self._own.append(_WHOLE.get(field, _amounts))
+                kept = field in ("label", "annotation")
+                # All of them: the key is computed.
+                self._own.append(reader_of(f"pod.metadata.{field}s") if kept else _amounts)
             else:
                 with suppress(UnreadFieldError):  # not the pod's own: it has events of its own
-                    self._own.append(pod_reader(field, key, gpus))
+                    self._own.append(pod_reader(field, one.key, gpus))
 
     def events(self, finer: HintFn | None = None) -> list[ClusterEventWithHint]:
         """The event of such edits; there is none where nothing is read of them."""
         event = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE)
-        known = self._own or self._namespace
+        known = self._own or self._of_namespaces
         return [ClusterEventWithHint(event, self._hint, finer)] if known else []
 
     def _hint(self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
@@ -198,7 +199,7 @@ class Edits:
 
     def _differ(self, before: Seen, after: Seen) -> bool:
         if isinstance(before, Namespace) or isinstance(after, Namespace):
-            return any(_in(before, *one) != _in(after, *one) for one in self._namespace)
+            return self._of_namespaces
         if not isinstance(before, Pod) or not isinstance(after, Pod):
             return True
         try:
@@ -210,21 +211,6 @@ class Edits:
 
 def _amounts(pod: PodInfo) -> object:
     return [one.resources for one in all_containers_of(pod)], pod.pod.spec.tolerations
-
-
-_WHOLE: Final[Mapping[str, Callable[[PodInfo], object]]] = MappingProxyType(
-    {
-        "label": lambda pod: pod.pod.metadata.labels,
-        "annotation": lambda pod: pod.pod.metadata.annotations,
-    }
-)
-"""What is read of a pod where the key is computed."""
-
-
-def _in(namespace: Seen, part: str, key: str | None) -> object:
-    meta = namespace.metadata if isinstance(namespace, Namespace) else ObjectMeta()
-    values = meta.labels if part == "label" else meta.annotations
-    return values if key is None else (values or {}).get(key)
 
 
 def causes_of(reads: Iterable[str]) -> Cause:
