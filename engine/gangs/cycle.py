@@ -33,7 +33,6 @@ import numpy as np
 from engine.basis import Basis
 from engine.choice import Chosen, Refused
 from engine.collective.packing import NOWHERE, Found, Packing, Steps
-from engine.eventhandlers import POD_FREED, on_node
 from engine.evictions import Evictions
 from engine.failures import Failures
 from engine.framework.decision import Decision
@@ -402,12 +401,8 @@ class Gangs:
                 break
             self._give_back(turn)
         for hold in taken if turn.started else ():
-            pods = [one for uid in hold.uids if (one := self._waiting_pods.get(uid)) is not None]
-            self.holds.end(
-                hold, f"{hold.gang.title} gives way to {turn.gang.title}, which is older"
-            )
-            for one in pods:  # the gang may not have taken all of it
-                self.queue.move(POD_FREED, on_node(one.pod.pod, one.node))
+            words = f"{hold.gang.title} gives way to {turn.gang.title}, which is older"
+            self.holds.end(hold, words)
 
     def _rescued(self, turn: Turn) -> Steps[bool]:
         """Evicts pods if that lets the gang start; it is tried again as they go."""
