@@ -113,10 +113,12 @@ class Gangs:
         why = self._why_not(turn, snapshot.now)
         if why is not None:
             # Who is told of a group that is not there is told of it when it comes, too.
-            unknown = gang.minimum != gang.minimum
-            nominated = None if self._has_enough(turn) else self._claims_nothing(turn, why)
+            unknown, rests = gang.minimum != gang.minimum, snapshot.now < gang.rests_until
+            going = self._cache.nominations.is_evicting
+            waits = rests or any(going(one.pod.uid) for one in self.queue.kin(gang.key))
+            nominated = None if waits else self._claims_nothing(turn, why)
             self.failures.reject(queued, why, frozenset({plugin}), nominated, alone=unknown)
-            if not snapshot.now < gang.rests_until:  # what they know of the attempt says more
+            if not rests:  # what they know of the attempt says more
                 self._tell_others(turn, why)
             return True
         if turn.reserved >= gang.minimum and gang.domain is None:
@@ -183,16 +185,6 @@ class Gangs:
             failed = {one.pod.name for one in self.queue.kin(turn.gang.key) if one.errors}
             why += f"; {few(sorted(failed))} waiting after an error" if failed else ""
         return None if why is None else f"{why} ({gang.place})"
-
-    def _has_enough(self, turn: Turn) -> bool:
-        """Whether it could start once gates let its members in, and it has rested.
-
-        Whom a gate holds for long is promised nothing any more, and the others wait for nobody.
-        """
-        kin, promised = self.queue.kin(turn.gang.key), self._cache.nominations.nodes
-        soon = (one for one in kin if one.where is not SubQueue.GATED or one.pod.uid in promised)
-        there = {one.pod.uid for one in soon} - turn.mates
-        return turn.gang.why_stopped(turn.reserved + len(there), resting=False) is None
 
     def _claims_nothing(self, turn: Turn, why: str) -> str | None:
         """Nothing is promised to members that wait for more of them; what the first is told."""
