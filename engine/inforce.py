@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from dsl.diagnostics import Diagnostic
 from dsl.plan import Plan
 from engine.clock import Clock
 from engine.configuration.policies import PoliciesSection
@@ -155,10 +154,8 @@ class InForce:
                 accepted,
                 self._refused,
                 self._mended,
-                self._costly,
                 lambda bundle: self._callbacks.missing(bundle, asker),
                 partial(self._awaiting, asker),
-                self._write_down,
             ),
             self._clock,
             self._there,
@@ -425,19 +422,6 @@ class InForce:
         log.info('Policies are valid again source="%s" bundle="%s"', source.title, bundle.hash)
         self._tell_in_force(source, self.bundle or bundle)
         self._write_down()
-
-    def _costly(self, bundle: Bundle, found: tuple[Diagnostic, ...]) -> None:
-        """The cluster has grown: the bundle stays in force, and its owners are told the cost."""
-        nodes, pods = self._there()
-        for one in found:
-            log.warning("For %d nodes and %d pods: %s", nodes, pods, in_a_line(one))
-        note = (
-            f"the cluster has {nodes} nodes and {pods} pods now; bundle {bundle.hash} stays in"
-            f" force: {in_a_line(found[0])}"
-        )
-        for source in self.sources:
-            if any(one.source.name.startswith(source.folder) for one in found):
-                self._tell(source, "Warning", "PoliciesCostly", note)
 
     def _refused(self, source: Source, refusal: Refusal) -> None:
         self._telemetry.add(Count.POLICY_RELOADS_REFUSED)

@@ -100,10 +100,8 @@ def start_of(
 
     def fits(domains: Together) -> bool:
         nonlocal most
-        rehearsal = Rehearsal(group.pods, cache, newest, lambda _: framework)
-        found = at_once(
-            plan(group.pods, group.wanted, newest, rehearsal, lambda _: framework, domains)
-        )
+        members = Rehearsal(group.pods, cache, newest, lambda _: framework)
+        found = at_once(plan(members, group.wanted, domains))
         most = max(most, group.reserved + len(found.rows))
         return found.enough and 0 in found.rows
 

@@ -8,9 +8,7 @@
      ├── offer(source, None) or no file in it: refused, its old texts stay
      ├── leave(source): its rules go
      ├── go_back(why): the bundle of before is in force, the new texts are not tried again
-     ├── heed(kept): what another process has taken back is so here
-     └── the cluster outgrows the size that costs were bounded for ──▶ bounded anew: told, never
-         refused: what is in force stays
+     └── heed(kept): what another process has taken back is so here
 
 A source's texts take effect whole or not at all. No profile has rules before every source that is
 expected for it has texts that are good, its own or those kept from before the start. Compiling is
@@ -26,12 +24,10 @@ from typing import Final
 
 from dsl.analysis import Size
 from dsl.compiler import Compiler
-from dsl.diagnostics import Diagnostic
 from engine.clock import Clock
 from engine.policy.bundle import Bundle, CompileSettings, Refusal, steps_of
 from engine.policy.sources import Source, Texts, decoded
 
-_OF_COST: Final = ("P320", "P321")
 _LOOK_SECONDS: Final = 0.25
 """How often it is looked whether what a bundle waits for is there."""
 _KEPT: Final = "the kept copy"
@@ -58,20 +54,16 @@ class Kept:
 class Listener:
     """Who is told: `accepted` puts the bundle in force, before it returns.
 
-    `refused`: a source's texts are not in force. `mended`: they are again those in force. `costly`:
-    the cluster has grown so that policies in force cost more than they should; `outgrown`: it has
-    grown beyond what costs were bounded for until now. `missing` says what
-    a bundle reads and is not known yet, which begins to be read then; `awaiting` is told that it
-    waits for that.
+    `refused`: a source's texts are not in force. `mended`: they are again those in force. `missing`
+    says what a bundle reads and is not known yet, which begins to be read then; `awaiting` is told
+    that it waits for that.
     """
 
     accepted: Callable[[Bundle], None] = lambda _: None
     refused: Callable[[Source, Refusal], None] = lambda _source, _why: None
     mended: Callable[[Source, Bundle], None] = lambda _source, _bundle: None
-    costly: Callable[[Bundle, tuple[Diagnostic, ...]], None] = lambda _bundle, _found: None
     missing: Callable[[Bundle], tuple[str, ...]] = lambda _: ()
     awaiting: Callable[[Bundle, tuple[str, ...]], None] = lambda _bundle, _missing: None
-    outgrown: Callable[[], None] = lambda: None
 
 
 @dataclass(slots=True)
@@ -113,7 +105,6 @@ class Reloader:
     def __post_init__(self) -> None:
         self._in_force: Chosen = {}
         self._before: list[tuple[Bundle, Chosen]] = []
-        self._size = Size()
         self._states: dict[str, _State] = {}
         self._kept: Mapping[str, Kept] = {}
         self._awaits: set[str] = set()
@@ -303,8 +294,6 @@ class Reloader:
     def step(self, deadline: float) -> bool:
         """Compiles until the deadline; True if there is more to do."""
         self._come_in()
-        if self._work is None and self._is_outgrown():
-            self._work = self._bound_anew()
         while self._work is not None:
             work = self._work
             try:
@@ -323,7 +312,6 @@ class Reloader:
 
     def _settle(self) -> Work:
         """Finds which of the newest texts can be in force together, and puts them in force."""
-        self._size = Size.for_cluster(*self.there())
         newest = {title: new for title, one in self._states.items() if (new := one.newest)}
         together = {**self._goods(), **newest}
         if self.bundle is not None and together == self._in_force:
@@ -395,7 +383,8 @@ class Reloader:
             for source, texts in chosen.items()
             for name, text in texts.items()
         }
-        return steps_of(self.compiler, files, self.settings, self._size, title)
+        size = Size.for_cluster(*self.there())
+        return steps_of(self.compiler, files, self.settings, size, title)
 
     def _take(self, bundle: Bundle, chosen: Chosen) -> None:
         """Lets a bundle come into force, or says that it is."""
@@ -455,25 +444,6 @@ class Reloader:
 
     def _goods(self) -> Chosen:
         return {title: one.good for title, one in self._states.items() if one.good is not None}
-
-    # ---- what it costs -----------------------------------------------------------------------
-
-    def _is_outgrown(self) -> bool:
-        nodes, pods = self.there()
-        grown = nodes > self._size.nodes or pods > self._size.pods
-        return self.bundle is not None and grown
-
-    def _bound_anew(self) -> Work:
-        assert self.bundle is not None
-        self._size = Size.for_cluster(*self.there())
-        self.listener.outgrown()
-        made = yield from steps_of(
-            self.compiler, self.bundle.files, self.settings, self._size, "policies"
-        )
-        found = made.warnings if isinstance(made, Bundle) else made.diagnostics
-        costly = tuple([one for one in found if one.code in _OF_COST])
-        if costly:
-            self.listener.costly(self.bundle, costly)
 
 
 def digest(files: Texts) -> str:

@@ -23,7 +23,6 @@ from engine.objects import from_builtins
 from engine.objects.storage import StorageClass
 from engine.objects.workloads import PodGroup
 from engine.pods.podinfo import make_pod_info
-from engine.policy import gangs
 from engine.policy.accounts import MOST_NAMED
 from engine.queue import SubQueue
 from tests.builders import make_node, pod_object
@@ -983,25 +982,6 @@ async def test_only_room_for_all_that_its_group_asks_for_wakes_a_gang():
     made.handlers.nodes.on_update(after, make_node("n2", cpu="400m"))
     await made.turn()
     assert sorted(made.edge.binds) == [("t-0", "n1"), ("t-1", "n1")]
-
-
-async def test_of_gangs_that_wait_those_are_asked_again_whose_group_changed(monkeypatch):
-    made = world("gang: by pod.group min group.min_member wait 9m reject above 90% missing")
-    handler, asked, real = made.handlers.of(Resource.POD_GROUP), [], gangs._membership
-    for name in ("a", "b", "c"):
-        handler.on_add(pod_group(name, 2))
-        made.comes(name, labels={"scheduling.x-k8s.io/pod-group": name}, cpu="100m")
-        made.comes(f"{name}-large", labels={"scheduling.x-k8s.io/pod-group": name}, cpu="99")
-    await made.turn()
-    assert len(made.scheduler.waiting_pods) == 3
-    made.scheduler.gangs.holds.check()
-    monkeypatch.setattr(
-        gangs, "_membership", lambda *about: asked.append(about[2].name) or real(*about)
-    )
-    handler.on_add(pod_group("b", 1))
-    handler.on_add(pod_group("other", 1))
-    made.scheduler.gangs.holds.check()
-    assert asked == ["b"]
 
 
 async def test_of_thousands_of_resources_that_a_group_asks_for_some_are_looked_at(monkeypatch):
