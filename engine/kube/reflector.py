@@ -1,6 +1,6 @@
 """Objects of one resource: watched at the API server, told to a handler in order, none lost.
 
-Nothing here decides what an object means, and nothing waits for the handler. `protocol.step` says
+Nothing here decides what an object means, and nothing waits for the handler. `protocol.Course` says
 what to do next; the loop here does it. A list that follows another is compared with what is known,
 and the difference is told as adds, updates and deletes, so a handler never sees a gap.
 """
@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Final, Generic, Protocol, TypeVar, assert_never
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -28,23 +28,7 @@ from engine.kube.errors import (
     status_error,
 )
 from engine.kube.listing import pages
-from engine.kube.protocol import (
-    Action,
-    End,
-    Ended,
-    Failed,
-    List,
-    Listed,
-    ListExpired,
-    Missing,
-    Outcome,
-    Phase,
-    State,
-    Wait,
-    Waited,
-    Watch,
-    step,
-)
+from engine.kube.protocol import Course, End, Phase, Wait
 from engine.kube.resources import KubeObject, Resource
 from engine.kube.session import KubeClient
 from engine.kube.wiring import Wiring
@@ -142,7 +126,7 @@ class Reflector(Generic[T]):
         self._decoders = Decoders(resource.kind)
         self._objects: dict[str, T] = {}
         self._told: dict[str, tuple[str, str]] = {}
-        self._state = State()
+        self._course = Course()
         self._heard = self._wiring.clock.monotonic()
         self._listed = False
         self.listens = False
@@ -168,7 +152,7 @@ class Reflector(Generic[T]):
     @property
     def phase(self) -> Phase:
         """What it is about."""
-        return self._state.phase
+        return self._course.phase
 
     @property
     def quiet_seconds(self) -> float:
@@ -177,26 +161,16 @@ class Reflector(Generic[T]):
 
     async def run(self) -> None:
         """Lists and watches until cancelled. Network causes never end it; a handler's bug does."""
-        action: Action = List(self._state.ask, self._state.paged)
         self.listens, self._heard = True, self._wiring.clock.monotonic()
         while True:
-            outcome: Outcome
-            match action:
-                case List(version, paged):
-                    outcome = await self._list(version, paged=paged)
-                case Watch(version, unsure):
-                    outcome = await self._watch(version, unsure=unsure)
-                case Wait():
-                    outcome = Waited(await self._wait(action))
-                case _:
-                    assert_never(action)
-            self._state, action = step(self._state, outcome)
+            wait = await (self._watch() if self._course.version else self._list())
+            self._course.go_on(back=wait is not None and await self._wait(wait))
 
     async def _wait(self, wait: Wait) -> bool:
         """Whether the server was away meanwhile."""
         if wait.gone and self._objects:
             await self._replace({}, set())
-        if self._state.phase is Phase.ABSENT:
+        if self.phase is Phase.ABSENT:
             self._mark_synced()
         jitter = 1.0 + wait.spread * self._wiring.random.random()
         seconds = max(wait.seconds * jitter, wait.floor)
@@ -207,14 +181,15 @@ class Reflector(Generic[T]):
 
     # --- list
 
-    async def _list(self, version: str, *, paged: bool) -> Outcome:
+    async def _list(self) -> Wait | None:
+        course = self._course
         self._wiring.telemetry.add(Count.REFLECTOR_LISTS)
         found: dict[str, T] = {}
         kept: set[str] = set()
         known = ""
         try:
             async for meta, items in pages(
-                self._client, self._resource, self._decoders, version, paged=paged
+                self._client, self._resource, self._decoders, course.ask, paged=course.paged
             ):
                 # Of the first page: should others be newer, the watch tells once more of theirs.
                 known = known or meta.resource_version
@@ -233,27 +208,28 @@ class Reflector(Generic[T]):
         self._heard = self._wiring.clock.monotonic()
         self._well()
         self._mark_synced()
-        return Listed(known)
+        course.listed(known)
+        return None
 
-    def _no_list(self, error: KubeError, *, while_paging: bool) -> Outcome:
+    def _no_list(self, error: KubeError, *, while_paging: bool) -> Wait | None:
         resource, missing = self._resource, isinstance(error, NotFound)
         absent = missing and not resource.everywhere
         refused = missing or getattr(error, "code", 0) == _FORBIDDEN
         if absent or (refused and resource.optional):
-            if absent and not self._state.missed:
+            if absent and not self._course.missed:
                 _LOG.info("%s: treated as empty (%s)", resource.path, error)
-            elif not absent and self._state.missed == 1:  # a server that starts refuses once
+            elif not absent and self._course.missed == 1:  # a server that starts refuses once
                 _LOG.warning(
                     "%s: may not be listed: what is known stays (%s)", resource.path, error
                 )
             self.failures, self.last_error = 0, "" if absent else str(error)
             self._listed &= not absent
             self.listens = self._listed
-            return Missing(kept=not absent)
+            return self._course.missing(kept=not absent)
         self._failed(error, _NO_API_SERVER if missing else "")
         if isinstance(error, Expired) or _AHEAD in str(error):
-            return ListExpired(while_paging)
-        return Failed(getattr(error, "retry_after_seconds", None) or 0.0)
+            return self._course.list_expired(while_paging=while_paging)
+        return self._course.failed(getattr(error, "retry_after_seconds", None) or 0.0)
 
     async def again(self) -> None:
         """Lists once more, beside the watch, and tells of all that is known as if it had changed.
@@ -310,7 +286,8 @@ class Reflector(Generic[T]):
 
     # --- watch
 
-    async def _watch(self, version: str, *, unsure: bool) -> Outcome:
+    async def _watch(self) -> Wait | None:
+        version = self._course.version
         self._wiring.telemetry.add(Count.REFLECTOR_WATCHES)
         params = self._resource.params()
         params |= {
@@ -325,7 +302,7 @@ class Reflector(Generic[T]):
             self._resource.path, params=params, read_timeout_seconds=_SILENCE_SECONDS
         )
         try:
-            if unsure:
+            if self._course.unsure:
                 await anext(pages(self._client, self._resource, self._decoders, version))
             async with aclosing(stream):
                 async for chunk in stream:
@@ -342,14 +319,14 @@ class Reflector(Generic[T]):
                 return self._over(End.EXPIRED, progress)
             retry_after = getattr(error, "retry_after_seconds", None) or 0.0
             if not accepted:
-                return Failed(retry_after)
+                return self._course.failed(retry_after)
             said = isinstance(error, StatusError)
             end = End.ERROR if said else _ENDS.get(type(error), End.DROPPED)
             return self._over(end, progress, retry_after)
 
-    def _over(self, end: End, progress: _Progress, retry_after: float = 0.0) -> Ended:
+    def _over(self, end: End, progress: _Progress, retry_after: float = 0.0) -> Wait | None:
         seconds = self._wiring.clock.monotonic() - progress.began
-        return Ended(end, progress.version, progress.lines, seconds, retry_after)
+        return self._course.ended(end, progress.version, progress.lines, seconds, retry_after)
 
     async def _chunk(self, chunk: bytes, progress: _Progress) -> None:
         """Tells the whole lines of what came in, and keeps the rest for the next time."""

@@ -16,7 +16,7 @@ from msgspec.structs import force_setattr, replace
 from dsl.quantities import parse_number, parse_time
 from dsl.types import is_missing
 from engine.kube.errors import KubeError, NotFound
-from engine.kube.protocol import Outcome, Phase
+from engine.kube.protocol import Phase, Wait
 from engine.kube.reflector import Handler, Reflector
 from engine.kube.resources import Resource
 from engine.kube.session import KubeClient, segment
@@ -66,12 +66,12 @@ class Known(msgspec.Struct, frozen=True):
 class _Moving(Reflector[Any]):
     """Objects that a server may come to have in another version, where they are listed then."""
 
-    async def _list(self, version: str, *, paged: bool) -> Outcome:
+    async def _list(self) -> Wait | None:
         try:
             self._resource = replace(self._resource, path=await self._find())
         except KubeError as error:
             return self._no_list(error, while_paging=False)
-        return await super()._list(version, paged=paged)
+        return await super()._list()
 
     async def _find(self) -> str:
         """The path of the collection, in the version that the server likes most of those it has.
