@@ -199,7 +199,7 @@ class App:
             self.scheduler = self._make_scheduler(edge, whole)
             advises = self._options.advises
             self.scheduler.leads = not (elector.election.leader_elect or advises)
-            kept = self._keeping(gate, wiring, events, identity)
+            kept = self._keeping(gate, wiring, events)
             reflectors = self._reflectors(session, wiring)
             if self._extenders.whole_nodes:
                 reflectors.append(Reflector(session, WHOLE_NODES, whole, wiring))
@@ -361,7 +361,7 @@ class App:
         )
 
     def _keeping(
-        self, gate: Gate, wiring: Wiring, events: KubeEventSink, identity: str
+        self, gate: Gate, wiring: Wiring, events: KubeEventSink
     ) -> Sequence[Coroutine[Any, Any, None]]:
         """Connects the policies with the edge; what is to run so that they outlive the process."""
         scheduler = self.scheduler
@@ -369,7 +369,7 @@ class App:
             return ()
         keeper, state = None, self.settings.berth.policies.state
         if state is not None:
-            keeper = self._keeper = Keeper(gate.lane(Priority.EVENT), wiring, state, identity)
+            keeper = self._keeper = Keeper(gate.lane(Priority.EVENT), wiring, state)
         self._in_force.connect(events, keeper, lambda: scheduler.leads)
         if keeper is None:
             return ()

@@ -27,7 +27,6 @@ _LOG = logging.getLogger(__name__)
 
 _TOO_MANY_REQUESTS: Final = 429
 _NO_SERVER_BEHIND: Final = frozenset({502, 503})
-_BUDGET: Final = b"DisruptionBudget"
 _TIMEOUT_SECONDS: Final = 10.0
 _AWAY_SECONDS: Final = 0.25
 """Between two calls while the server is away."""
@@ -83,7 +82,7 @@ class Place(msgspec.Struct, frozen=True, eq=False):
         except Fenced:
             raise
         except KubeError:
-            gate.unanswered(monotonic() - began)
+            gate.lost(monotonic() - began)
             raise
         gate.answered(answer, monotonic() - began)
         return answer
@@ -92,15 +91,14 @@ class Place(msgspec.Struct, frozen=True, eq=False):
         """Whether it may be used once more, as nobody else is to have it; else give it back."""
         return self._gate.go_on(self._priority)
 
-    def release(self) -> None:
+    def release(self, *_: object) -> None:
         """Gives it back."""
         self._gate.give_back(self._priority)
 
     def __enter__(self) -> Place:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._gate.give_back(self._priority)
+    __exit__ = release
 
 
 class Gate:
@@ -121,7 +119,6 @@ class Gate:
         self.may_write = may_write
         self.client = client
         self.clock = wiring.clock
-        self.telemetry = wiring.telemetry
         self._wiring = wiring
         self.limit = limit or AdaptiveLimit()
         self.in_flight = 0
@@ -218,20 +215,20 @@ class Gate:
 
     def answered(self, answer: Response, seconds: float) -> None:
         """Learns from an answer, and how long it took."""
-        overloaded = answer.status == _TOO_MANY_REQUESTS and _BUDGET not in answer.body
+        if answer.status in _NO_SERVER_BEHIND:
+            self.lost(seconds)
+            return
+        overloaded = answer.status == _TOO_MANY_REQUESTS
         if overloaded:
             asked = answer.error().retry_after_seconds or 0.0
             pause = max(asked, SLOW_DOWN_LEAST_SECONDS)
             self._paused_until = max(self._paused_until, self.clock.monotonic() + pause)
-        if answer.status in _NO_SERVER_BEHIND:
-            overloaded = True
-            self._wiring.reach.lost()
-        elif self._wiring.reach.away:
+        if self._wiring.reach.away:
             self._wiring.reach.found()
         self.limit.learn(seconds, self.in_flight, overloaded=overloaded)
 
-    def unanswered(self, seconds: float) -> None:
-        """Learns that there was no answer."""
+    def lost(self, seconds: float) -> None:
+        """Learns that there was no answer of the server itself."""
         self._wiring.reach.lost()
         self.limit.learn(seconds, self.in_flight, overloaded=True)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -124,7 +124,9 @@ class Reflector(Generic[T]):
         self._wiring = wiring
         self._slice = _SLICE_SECONDS
         self._decoders = Decoders(resource.kind)
-        self._objects: dict[str, T] = {}
+        self.objects: dict[str, T] = {}
+        """What is known, by `object_key`. Borrowed: read only."""
+        self.name = resource.name
         self._told: dict[str, tuple[str, str]] = {}
         self._course = Course()
         self._heard = self._wiring.clock.monotonic()
@@ -138,16 +140,6 @@ class Reflector(Generic[T]):
         """Failures on end; 0 while all is well."""
         self.last_error = ""
         self.synced = asyncio.Event()
-
-    @property
-    def objects(self) -> Mapping[str, T]:
-        """What is known, by `object_key`. Borrowed: read only."""
-        return self._objects
-
-    @property
-    def name(self) -> str:
-        """The plural of what is watched."""
-        return self._resource.name
 
     @property
     def phase(self) -> Phase:
@@ -168,7 +160,7 @@ class Reflector(Generic[T]):
 
     async def _wait(self, wait: Wait) -> bool:
         """Whether the server was away meanwhile."""
-        if wait.gone and self._objects:
+        if wait.gone and self.objects:
             await self._replace({}, set())
         if self.phase is Phase.ABSENT:
             self._mark_synced()
@@ -245,7 +237,7 @@ class Reflector(Generic[T]):
                 if isinstance(item, BadObject):
                     continue
                 key = object_key(item.metadata)
-                old = self._objects.get(key)
+                old = self.objects.get(key)
                 # What came, went or changed meanwhile is for the watch to tell.
                 if old is not None and old.metadata.uid == item.metadata.uid:
                     version = item.metadata.resource_version
@@ -259,7 +251,7 @@ class Reflector(Generic[T]):
         Others run meanwhile: a node may look fuller than it is to them, and never emptier.
         `kept` are objects that the list holds but that cannot be read: what is known of them stays.
         """
-        known = self._objects
+        known = self.objects
         self._told = {key: one for key, one in self._told.items() if f"{key} {one[0]}" in kept}
         gone = [
             key
@@ -371,7 +363,7 @@ class Reflector(Generic[T]):
             self._forget(meta, item)
         elif kind is not _BOOKMARK:
             key = object_key(meta)
-            old = self._objects.get(key)
+            old = self.objects.get(key)
             was = old and (old.metadata.resource_version, old.metadata.uid)
             if old is None or was != (meta.resource_version, meta.uid):
                 self._put(key, old, item)
@@ -381,7 +373,7 @@ class Reflector(Generic[T]):
     def _put(self, key: str, old: T | None, new: T) -> None:
         if self._share is not None:
             self._share(new, old)
-        self._objects[key] = new
+        self.objects[key] = new
         self._told.pop(key, None)
         if old is None:
             self._handler.on_add(new)
@@ -394,9 +386,9 @@ class Reflector(Generic[T]):
     def _forget(self, meta: Identity, last: T | None = None) -> None:
         key = object_key(meta)
         self._told.pop(key, None)
-        old = self._objects.get(key)
+        old = self.objects.get(key)
         if old is not None and old.metadata.uid == meta.uid:
-            del self._objects[key]
+            del self.objects[key]
             self._handler.on_delete(old if last is None else last)
 
     # --- reports
@@ -415,7 +407,7 @@ class Reflector(Generic[T]):
         self._wiring.telemetry.add(Count.OBJECTS_UNREADABLE)
         _LOG.warning(
             "%s %s cannot be read and is skipped: %s",
-            self._resource.name,
+            self.name,
             key or "without a name",
             item.reason,
         )
@@ -436,12 +428,12 @@ class Reflector(Generic[T]):
                 _LOG.warning("the API server: %s", text)
             self._wiring.reach.told.add(text)
         elif text != self.last_error or self.failures == 1:
-            _LOG.warning("%s: %s", self._resource.name, text)
+            _LOG.warning("%s: %s", self.name, text)
         self.last_error = text
 
     def _well(self) -> None:
         if self.failures > 1:
-            _LOG.info("%s: works again after %d failures", self._resource.name, self.failures)
+            _LOG.info("%s: works again after %d failures", self.name, self.failures)
         self.failures, self.last_error = 0, ""
         self._wiring.reach.told.clear()
 

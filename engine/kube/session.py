@@ -25,6 +25,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 import yaml
+from cachetools import TTLCache
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 from kubernetes.aio.config import ConfigException, load_incluster_config
@@ -34,7 +35,7 @@ from engine import __version__
 from engine.channels import Broken, Channels, Late, NotConnected, header_lines
 from engine.clock import Clock, SystemClock
 from engine.configuration.forms import is_address
-from engine.kube.credentials import Loader, ProgramLimits
+from engine.kube.credentials import Loader
 from engine.kube.errors import (
     Fenced,
     Interrupted,
@@ -73,6 +74,7 @@ _READS = ("list", "watch")
 _LASTING_SECONDS: Final = 30.0
 """A server that starts refuses everybody until it has loaded its roles."""
 _FORGOTTEN_SECONDS: Final = 120.0
+_MOST_FORBIDDEN: Final = 64
 _DEFAULT_TIMEOUT_SECONDS = 30.0
 _CREDENTIAL_HOOK_SECONDS = 30.0
 _NEW_CREDENTIALS_SECONDS = 5.0
@@ -221,7 +223,9 @@ class Session:
         self._reloading = asyncio.Lock()
         self._hook_at = float("-inf")
         self._token: str | None = None
-        self._forbidden: dict[str, tuple[float, float]] = {}
+        self._forbidden: TTLCache[str, tuple[float, float]] = TTLCache(
+            _MOST_FORBIDDEN, _FORGOTTEN_SECONDS, timer=self._clock.monotonic
+        )
         """What is refused -> when it was first, and last."""
         server = str(configuration.host).rstrip("/")
         self.server: str = without_user(server)
@@ -257,7 +261,6 @@ class Session:
         kubeconfig: str | Path | Mapping[str, object],
         *,
         clock: Clock | None = None,
-        limits: ProgramLimits | None = None,
     ) -> Session:
         """From a kubeconfig: its path (or several, as in $KUBECONFIG) or its content.
 
@@ -269,7 +272,7 @@ class Session:
         try:
             if not isinstance(kubeconfig, Mapping):
                 name = kubeconfig = _existing(str(kubeconfig))
-            loader = Loader(kubeconfig, limits)
+            loader = Loader(kubeconfig)
             await loader.load_and_set(configuration)
         except _BAD_CONFIG as error:
             raise KubeconfigError(f"{name}: {cause(error)}") from error
@@ -420,12 +423,8 @@ class Session:
 
         Berth can do without some of these; the others are silent.
         """
-        now = self._clock.monotonic()
-        return [
-            text
-            for text, (first, last) in self._forbidden.items()
-            if last - first >= _LASTING_SECONDS and now - last < _FORGOTTEN_SECONDS
-        ]
+        known = self._forbidden.items()
+        return [text for text, (first, last) in known if last - first >= _LASTING_SECONDS]
 
     def _refused(self, error: StatusError) -> None:
         found = _MAY_NOT.search(error.message) if error.code == _FORBIDDEN else None
@@ -433,11 +432,10 @@ class Session:
             return
         verb, resource, group = found.groups()
         self.telemetry.count(FORBIDDEN, verb, f"{resource}.{group}" if group else resource)
-        if verb in _READS:
-            return
-        now = self._clock.monotonic()
-        first, last = self._forbidden.get(found[0], (now, now))
-        self._forbidden[found[0]] = now if now - last > _FORGOTTEN_SECONDS else first, now
+        if verb not in _READS:
+            now = self._clock.monotonic()
+            first, _ = self._forbidden.get(found[0], (now, now))
+            self._forbidden[found[0]] = first, now
 
     def _learn_from(self, error: Exception) -> None:
         inner = getattr(error, "cause", None)

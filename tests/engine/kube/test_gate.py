@@ -191,15 +191,6 @@ async def test_a_429_pauses_all_but_the_lease(bench: Bench) -> None:
     assert [path for _, _, path in bench.server.asked[2:]] == ["BINDING", "CONDITION", "EVENT"]
 
 
-@with_bench
-async def test_a_disruption_budget_is_no_reason_to_slow_down(bench: Bench) -> None:
-    body = b'{"code":429,"details":{"causes":[{"reason":"DisruptionBudget"}]}}'
-    bench.server.answers = [Response(429, {}, body)]
-    await bench.gate.lane(V).request("POST", "/eviction")
-    await bench.gate.lane(B).request("POST", "/binding")
-    assert [at for at, _, _ in bench.server.asked] == [0.0, 0.0]
-
-
 # ---- a server that is away -----------------------------------------------------------------------
 
 
