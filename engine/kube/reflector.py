@@ -15,7 +15,6 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from engine.kube.decoding import BadObject, Decoders, Event, EventType
 from engine.kube.errors import (
     Expired,
     Interrupted,
@@ -27,7 +26,7 @@ from engine.kube.errors import (
     Unreadable,
     status_error,
 )
-from engine.kube.listing import pages
+from engine.kube.listing import BadObject, Decoders, Event, EventType, pages
 from engine.kube.protocol import Course, End, Phase, Wait
 from engine.kube.resources import KubeObject, Resource
 from engine.kube.session import KubeClient

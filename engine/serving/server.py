@@ -33,8 +33,7 @@ from aiohttp import web
 
 from engine.clock import Clock
 from engine.serving.access import Access
-from engine.serving.certificates import CertificateFiles, Certificates, Served
-from engine.serving.shared import SharedPair
+from engine.serving.certificates import CertificateFiles, Certificates, Served, SharedPair
 from engine.tasks import tasks
 from engine.text.display import one_line
 

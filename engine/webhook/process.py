@@ -29,16 +29,14 @@ from engine.kube.wiring import Wiring, connect, keep_asking
 from engine.plugins.profiles import make_profiles
 from engine.policy import lastgood
 from engine.policy.reloader import Kept
-from engine.serving.certificates import Certificates, repeated
+from engine.serving.certificates import Certificates, SharedPair, repeated
 from engine.serving.exposition import CONTENT_TYPE, exposition, measure_process
 from engine.serving.server import PING, Call, Check, Page, Server, ServerOptions, Site
-from engine.serving.shared import SharedPair
 from engine.tasks import tasks
 from engine.telemetry import WEBHOOK_CERTIFICATE_ENDS, Telemetry
 from engine.text import wire
-from engine.webhook.judging import Judge
+from engine.webhook.judging import MOST_BYTES, Judge
 from engine.webhook.registration import PATH, Place, Registration
-from engine.webhook.reviews import MOST_BYTES
 
 _LOG = logging.getLogger(__name__)
 

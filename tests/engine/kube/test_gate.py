@@ -15,8 +15,7 @@ from engine.framework.edge import BindOutcome
 from engine.framework.effects import Bind, Emit, SetUnschedulable
 from engine.kube.errors import Fenced, Timeout, Unreachable
 from engine.kube.events import KubeEventSink
-from engine.kube.gate import Gate, Priority, within
-from engine.kube.limiter import AdaptiveLimit
+from engine.kube.gate import AdaptiveLimit, Gate, Priority, within
 from engine.kube.session import Response
 from engine.kube.wiring import Wiring, keep_asking
 from engine.kube.writer import KubeBinder, KubePodStatusWriter
