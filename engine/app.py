@@ -25,8 +25,8 @@ from engine.endpoints import Endpoints, served
 from engine.eventhandlers import EventHandlers, as_far_as_legible
 from engine.explain.scores import noted
 from engine.extenders.client import Extenders
-from engine.extenders.edge import NODES as WHOLE_NODES
-from engine.extenders.edge import ExtenderBinder, WholeObjects
+from engine.extenders.lane import NODES as WHOLE_NODES
+from engine.extenders.lane import ExtenderBinder, WholeObjects
 from engine.extenders.server import advice_of, calls_of
 from engine.framework.decision import Placed
 from engine.framework.edge import Binder, Edge
