@@ -66,8 +66,7 @@ from engine.signals.spec import PROMETHEUS
 from engine.signals.store import SignalStore
 from engine.tasks import tasks, unless
 from engine.telemetry import ATTEMPTS, RULE_REJECTIONS, SHADOW_OUTCOMES, Count, Telemetry
-from engine.watches import Watcher
-from engine.watches.watcher import Start, signal_spec
+from engine.watches.watcher import Start, Watcher, signal_spec
 
 log = logging.getLogger(__name__)
 

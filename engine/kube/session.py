@@ -16,7 +16,7 @@ import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
-from functools import partial
+from functools import lru_cache, partial
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from types import MappingProxyType
@@ -222,14 +222,12 @@ class Session:
         self._reloads = 0
         self._reloading = asyncio.Lock()
         self._hook_at = float("-inf")
-        self._token: str | None = None
         self._forbidden: TTLCache[str, tuple[float, float]] = TTLCache(
             _MOST_FORBIDDEN, _FORGOTTEN_SECONDS, timer=self._clock.monotonic
         )
         """What is refused -> when it was first, and last."""
         server = str(configuration.host).rstrip("/")
         self.server: str = without_user(server)
-        self._said: dict[str | None, str] = {}
         self._proxy = _proxy(server, configuration.proxy)
         self.telemetry = Telemetry()
         """Where requests are counted."""
@@ -354,7 +352,7 @@ class Session:
         try:
             while True:
                 lines = self._lines(None if body is None else content_type)
-                sent = self._token, self._reloads
+                sent = self._credentials
                 answer = await self._channels.request(
                     method,
                     path,
@@ -448,7 +446,7 @@ class Session:
         self.telemetry.observe(REQUEST_SECONDS, seconds, method, self._host)
 
     def _lines(self, kind: str | None) -> str:
-        """The headers, made once for bodies of that kind, or none, and a token."""
+        """The headers for a body of that kind, or none, with the token as it is now."""
         hook = self._configuration.refresh_api_key_hook
         if hook is not None and self._clock.monotonic() - self._hook_at >= _CREDENTIAL_HOOK_SECONDS:
             self._hook_at = self._clock.monotonic()
@@ -456,20 +454,7 @@ class Session:
                 hook(self._configuration)
             except _BAD_CONFIG as error:
                 _LOG.warning("token cannot be reloaded: %s", cause(error))
-        key: str | None = self._configuration.api_key.get("BearerToken")
-        if key != self._token:
-            self._token, self._said = key, {}
-        known = self._said.get(kind)
-        if known is None:
-            # As kube-scheduler: no compression, it costs both sides more than the network saves.
-            told = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": _USER_AGENT}
-            if key is not None:
-                # Files end in line breaks. What else no header can hold makes it nobody's.
-                told["Authorization"] = _INVISIBLE.sub(" ", key).strip()
-            if kind is not None:
-                told["Content-Type"] = kind
-            known = self._said[kind] = header_lines(told)
-        return known
+        return _headers(self._credentials[0], kind)
 
     @property
     def _credentials(self) -> tuple[str | None, int]:
@@ -511,6 +496,18 @@ class Session:
                 return Timeout(f"{self.server} did not answer in time")
             case _:
                 return Interrupted(f"connection to {self.server} broke: {cause(error)}")
+
+
+@lru_cache(maxsize=8)
+def _headers(token: str | None, kind: str | None) -> str:
+    # As kube-scheduler: no compression, it costs both sides more than the network saves.
+    told = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": _USER_AGENT}
+    if token is not None:
+        # Files end in line breaks. What else no header can hold makes it nobody's.
+        told["Authorization"] = _INVISIBLE.sub(" ", token).strip()
+    if kind is not None:
+        told["Content-Type"] = kind
+    return header_lines(told)
 
 
 def _with(path: str, params: Mapping[str, str] | None) -> str:

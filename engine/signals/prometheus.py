@@ -25,7 +25,7 @@ from threading import Thread
 from time import sleep
 from types import SimpleNamespace
 from typing import Final, TypeVar
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from urllib.parse import unquote, urlencode, urlsplit
 
 import msgspec
 from certifi import where
@@ -165,7 +165,8 @@ class _Session:
         """
         assert self.loop is not None
         parts = urlsplit(url)
-        headers = {**_basic(parts.username, parts.password), **headers}
+        if parts.username is not None:
+            headers = {**_basic(unquote(parts.username), unquote(parts.password or "")), **headers}
         tls = self._trusted() if parts.scheme == "https" else None
         channels = Channels(url, tls, most_body_bytes=self.most_bytes)
         asking = channels.ask_once(method, f"?{urlencode(params)}", headers, timeout)
@@ -202,12 +203,8 @@ class _Session:
         return self._tls
 
 
-def _basic(user: str | None, password: str | None) -> dict[str, str]:
-    """What a user in the address means."""
-    if user is None:
-        return {}
-    pair = f"{unquote(user)}:{unquote(password or '')}".encode()
-    return {"Authorization": f"Basic {b64encode(pair).decode()}"}
+def _basic(user: str, password: str) -> dict[str, str]:
+    return {"Authorization": f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"}
 
 
 def _why(error: BaseException) -> str:
@@ -400,8 +397,7 @@ class PrometheusRefresher:
         if section.token_file is not None:
             headers["Authorization"] = f"Bearer {_secret('token', section.token_file)}"
         if section.password_file is not None:
-            password = _secret("password", section.password_file)
-            headers |= _basic(quote(section.username or ""), quote(password))
+            headers |= _basic(section.username or "", _secret("password", section.password_file))
         return headers
 
 

@@ -754,7 +754,7 @@ def test_columns_of_domains_equal_a_naive_model(ops: list[tuple[str, int, int]])
             case "wait":
                 clock.advance(number * 30.0)
             case "reload":
-                bench.store.set_specs([SignalSpec("other", "q")])
+                bench.store.set_specs([SignalSpec("other", "q"), CARBON])
                 bench.store.set_specs([CARBON])
             case _:
                 pass
