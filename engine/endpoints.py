@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
+import msgspec
 import yaml
 
 from engine import __version__
@@ -283,15 +284,7 @@ class Endpoints:
         metrics: dict[str, Any] = {}
         for one in self.signals.status():
             # Two policies may define one name apart.
-            metrics[one.id if one.name in metrics else one.name] = {
-                "query": one.query,
-                "ageSeconds": one.age_seconds,
-                "missing": one.missing,
-                "series": one.series,
-                "matched": one.matched,
-                "unmatched": one.unmatched,
-                "error": one.error,
-            }
+            metrics[one.id if one.name in metrics else one.name] = msgspec.to_builtins(one)
         status["metrics"] = metrics
         status["watches"] = {
             one.name: {

@@ -94,14 +94,7 @@ class InForce:
     ) -> None:
         """Builds sources, reloader and guard as the configuration has them.
 
-        Args:
-            settings: the configuration.
-            callbacks: who is told of bundles.
-            profiles: the profiles that policies are added to.
-            clock: for slices, guard and stamps.
-            telemetry: where reloads are counted.
-            there: how many nodes and pods the cluster has.
-            load: the load of the scheduler, for the guard.
+        `there` is how many nodes and pods the cluster has, `load` what the guard looks at.
         """
         policies = settings.berth.policies
         self._callbacks = callbacks

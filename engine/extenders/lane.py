@@ -39,7 +39,7 @@ from engine.inflight import InFlight
 from engine.kube.errors import KubeError, NotFound
 from engine.kube.reflector import Handler
 from engine.kube.resources import Resource
-from engine.kube.session import KubeClient
+from engine.kube.session import Requests
 from engine.kube.writer import pod_path
 from engine.objects import Identity, PodSpec
 from engine.placement import Placement
@@ -64,7 +64,7 @@ _spec = msgspec.json.Decoder(PodSpec)
 class WholeObjects(Handler[Whole]):
     """Pods and nodes as the server has them; as a handler it is told of nodes."""
 
-    def __init__(self, client: KubeClient) -> None:
+    def __init__(self, client: Requests) -> None:
         self._client = client
         self.nodes: dict[str, bytes] = {}
         """By name; none where no extender is sent them."""

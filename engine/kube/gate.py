@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable
 from enum import IntEnum
 from functools import partial
 from typing import Final, Unpack
@@ -359,7 +359,7 @@ async def within(
 
 
 class Lane:
-    """A `KubeClient` all of whose requests go through the gate, each with a place of its own."""
+    """`Requests` all of which go through the gate, each with a place of its own."""
 
     def __init__(self, gate: Gate, priority: Priority) -> None:
         self._gate = gate
@@ -369,11 +369,3 @@ class Lane:
         """See `KubeClient.request`."""
         with await self._gate.place(self._priority) as place:
             return await place.request(method, path, **options)
-
-    def stream(
-        self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float
-    ) -> AsyncGenerator[bytes, None]:
-        """See `KubeClient.stream`; reading for long is no write, and waits for nothing."""
-        return self._gate.client.stream(
-            path, params=params, read_timeout_seconds=read_timeout_seconds
-        )

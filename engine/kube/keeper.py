@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from engine.kube.errors import Fenced, KubeError, NotFound, Unreadable
-from engine.kube.session import MERGE_PATCH, KubeClient, segment
+from engine.kube.session import MERGE_PATCH, Requests, segment
 from engine.kube.wiring import Wiring
 from engine.tasks import first
 
@@ -48,7 +48,7 @@ class Keeper:
     Run `run` as a task. Only a leader's writes leave, by the fence of its client.
     """
 
-    def __init__(self, client: KubeClient, wiring: Wiring, state: str) -> None:
+    def __init__(self, client: Requests, wiring: Wiring, state: str) -> None:
         """Keeps in ConfigMaps NAME-status, NAME-last-good and NAME-last-good-{a,b}-{0..3}.
 
         `state` is NAMESPACE/NAME.

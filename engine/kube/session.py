@@ -154,8 +154,8 @@ class RequestOptions(TypedDict, total=False):
     """Asked when the body is about to leave, after every wait for a connection."""
 
 
-class KubeClient(Protocol):
-    """The seam at which tests put a fake API server; `Session` is the real one."""
+class Requests(Protocol):
+    """Asks the API server, itself or through the gate."""
 
     async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Response:
         """One request.
@@ -166,6 +166,10 @@ class KubeClient(Protocol):
             Interrupted: it may have been carried out (Timeout among it).
         """
         ...
+
+
+class KubeClient(Requests, Protocol):
+    """The seam at which tests put a fake API server; `Session` is the real one."""
 
     def stream(
         self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float

@@ -27,8 +27,7 @@ from engine.policy.podreads import finished_at
 from engine.signals.spec import Question, SignalSpec
 from engine.signals.store import SignalStore
 from engine.telemetry import Telemetry
-from engine.watches.objects import ObjectSource, struct_of
-from engine.watches.usage import UsageSource
+from engine.watches.sources import ObjectSource, UsageSource, struct_of
 from engine.watches.watcher import Watcher, signal_spec
 from tests.builders import Cache, make_node, make_pod
 from tests.engine.test_app import Process, embedded, process, settings_of
