@@ -269,26 +269,16 @@ class Session:
         Raises:
             KubeconfigError: it cannot be read or used.
         """
-        configuration = Configuration()
-        name = "kubeconfig"
         try:
-            if not isinstance(kubeconfig, Mapping):
-                name = kubeconfig = _existing(str(kubeconfig))
-            loader = Loader(kubeconfig)
-            await loader.load_and_set(configuration)
-        except _BAD_CONFIG as error:
-            raise KubeconfigError(f"{name}: {cause(error)}") from error
-        _check_url(configuration.host, f"{name}: server")
-        if configuration.proxy:
-            _check_url(configuration.proxy, f"{name}: proxy-url")
+            given = kubeconfig if isinstance(kubeconfig, Mapping) else _existing(str(kubeconfig))
+        except RuntimeError as error:
+            raise KubeconfigError(f"kubeconfig: {cause(error)}") from error
+        name = given if isinstance(given, str) else "kubeconfig"
 
-        async def reload() -> None:
-            await loader.load_and_set(configuration)
+        async def load(configuration: Configuration) -> None:
+            await Loader(given).load_and_set(configuration)
 
-        try:
-            return cls(configuration, clock=clock, reload=reload)
-        except KubeconfigError as error:
-            raise KubeconfigError(f"{name}: {error}") from error
+        return await cls._loaded(name, load, clock)
 
     @classmethod
     async def in_cluster(cls, *, clock: Clock | None = None) -> Session:
@@ -297,20 +287,30 @@ class Session:
         Raises:
             KubeconfigError: there is none.
         """
-        configuration = Configuration()
 
-        async def load() -> None:
+        async def load(configuration: Configuration) -> None:
             load_incluster_config(client_configuration=configuration)
+            _check_url(configuration.host, "KUBERNETES_SERVICE_HOST and _PORT:")
 
+        where = Path(SERVICE_TOKEN_FILENAME).parent
+        return await cls._loaded(f"service account of this pod, {where}", load, clock)
+
+    @classmethod
+    async def _loaded(
+        cls, name: str, load: Callable[[Configuration], Awaitable[None]], clock: Clock | None
+    ) -> Session:
+        configuration = Configuration()
         try:
-            await load()
+            await load(configuration)
         except _BAD_CONFIG as error:
-            where = Path(SERVICE_TOKEN_FILENAME).parent
-            raise KubeconfigError(
-                f"service account of this pod, {where}: {cause(error)}"
-            ) from error
-        _check_url(configuration.host, "KUBERNETES_SERVICE_HOST and _PORT:")
-        return cls(configuration, clock=clock, reload=load)
+            raise KubeconfigError(f"{name}: {cause(error)}") from error
+        _check_url(configuration.host, f"{name}: server")
+        if configuration.proxy:
+            _check_url(configuration.proxy, f"{name}: proxy-url")
+        try:
+            return cls(configuration, clock=clock, reload=partial(load, configuration))
+        except KubeconfigError as error:
+            raise KubeconfigError(f"{name}: {error}") from error
 
     async def __aenter__(self) -> Session:
         return self
