@@ -876,6 +876,21 @@ class TestConfiguration:
         async with serving(check) as server, session_to(server, exec=run) as session:
             assert (await session.request("GET", "/x")).status == 200
 
+    async def test_a_kubeconfig_that_was_renewed_is_read_after_a_401(self, tmp_path: Path):
+        async def check(request: web.Request) -> web.StreamResponse:
+            good = request.headers["Authorization"] == "Bearer t2"
+            return web.Response(status=200 if good else 401)
+
+        file = tmp_path / "config"
+        async with serving(check) as server:
+            for token in ("t1", "t2"):
+                config = kubeconfig(f"http://127.0.0.1:{server.port}", token=token)
+                file.write_text(yaml.safe_dump(config))
+                if token == "t1":
+                    session = await Session.from_kubeconfig(file)
+            assert (await session.request("GET", "/x")).status == 200
+            await session.close()
+
     @pytest.mark.parametrize("command", ["./token", "bin/../token", "{}/token"])
     async def test_a_program_is_found_from_the_folder_of_its_kubeconfig(
         self, tmp_path: Path, command: str
