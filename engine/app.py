@@ -25,8 +25,8 @@ from engine.endpoints import Endpoints, served
 from engine.eventhandlers import EventHandlers, as_far_as_legible
 from engine.explain.scores import noted
 from engine.extenders.client import Extenders
-from engine.extenders.edge import NODES as WHOLE_NODES
-from engine.extenders.edge import ExtenderBinder, WholeObjects
+from engine.extenders.lane import NODES as WHOLE_NODES
+from engine.extenders.lane import ExtenderBinder, WholeObjects
 from engine.extenders.server import advice_of, calls_of
 from engine.framework.decision import Placed
 from engine.framework.edge import Binder, Edge
@@ -66,8 +66,7 @@ from engine.signals.spec import PROMETHEUS
 from engine.signals.store import SignalStore
 from engine.tasks import tasks, unless
 from engine.telemetry import ATTEMPTS, RULE_REJECTIONS, SHADOW_OUTCOMES, Count, Telemetry
-from engine.watches import Watcher
-from engine.watches.watcher import Start, signal_spec
+from engine.watches.watcher import Start, Watcher, signal_spec
 
 log = logging.getLogger(__name__)
 
@@ -198,7 +197,7 @@ class App:
             self.scheduler = self._make_scheduler(edge, whole)
             advises = self._options.advises
             self.scheduler.leads = not (elector.election.leader_elect or advises)
-            kept = self._keeping(gate, wiring, events, identity)
+            kept = self._keeping(gate, wiring, events)
             reflectors = self._reflectors(session, wiring)
             if self._extenders.whole_nodes:
                 reflectors.append(Reflector(session, WHOLE_NODES, whole, wiring))
@@ -358,7 +357,7 @@ class App:
         )
 
     def _keeping(
-        self, gate: Gate, wiring: Wiring, events: KubeEventSink, identity: str
+        self, gate: Gate, wiring: Wiring, events: KubeEventSink
     ) -> Sequence[Coroutine[Any, Any, None]]:
         """Connects the policies with the edge; what is to run so that they outlive the process."""
         scheduler = self.scheduler
@@ -366,7 +365,7 @@ class App:
             return ()
         keeper, state = None, self.settings.berth.policies.state
         if state is not None:
-            keeper = self._keeper = Keeper(gate.lane(Priority.EVENT), wiring, state, identity)
+            keeper = self._keeper = Keeper(gate.lane(Priority.EVENT), wiring, state)
         self._in_force.connect(events, keeper, lambda: scheduler.leads)
         if keeper is None:
             return ()

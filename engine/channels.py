@@ -60,10 +60,8 @@ class Late(Exception):  # noqa: N818 - a state of the request
 class TooLarge(Broken):
     """The answer is too long."""
 
-
-def too_large(most_bytes: float) -> TooLarge:
-    """What an answer with more bytes is."""
-    return TooLarge(f"an answer of more than {most_bytes:.0f} bytes")
+    def __init__(self, most_bytes: float) -> None:
+        super().__init__(f"an answer of more than {most_bytes:.0f} bytes")
 
 
 class Answer(msgspec.Struct, eq=False):
@@ -283,7 +281,7 @@ class _Channel(asyncio.Protocol):
             if self._done is not None:
                 self._deliver()
         elif there > self._owner.most_body_bytes:
-            self._fail(too_large(self._owner.most_body_bytes))
+            self._fail(TooLarge(self._owner.most_body_bytes))
 
     def on_message_complete(self) -> None:
         """The answer is whole."""
@@ -409,7 +407,7 @@ class Channels:
                     pieces.append(piece)
                     size += len(piece)
                     if size > self.most_body_bytes:
-                        raise too_large(self.most_body_bytes)
+                        raise TooLarge(self.most_body_bytes)
                 return answer, pieces
         finally:
             self.close()

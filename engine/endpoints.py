@@ -11,16 +11,16 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
 
+import msgspec
 import yaml
 
 from engine import __version__
 from engine import telemetry as names
 from engine.cache import Cache
-from engine.clock import Clock
+from engine.clock import Clock, stamp
 from engine.configuration.scheduler import SCHEDULER_API
 from engine.configuration.settings import Settings
 from engine.inforce import InForce
@@ -196,7 +196,7 @@ class Endpoints:
             names.QUIET,
             lambda: {(one.name,): one.quiet_seconds for one in self.reflectors if one.listens},
         )
-        measure_process(self.telemetry)
+        measure_process(self.telemetry, self.clock)
 
     def _pending(self) -> dict[str, int]:
         counts = self.queue.counts()
@@ -243,7 +243,7 @@ class Endpoints:
         told = {"uid": uid, "queue": queued.where.value, "attempts": queued.attempts}
         held = scheduler.waiting_pods.get(uid)
         if held is not None:
-            told |= {"node": held.node, "since": _seconds(held.since_time), "for": held.why}
+            told |= {"node": held.node, "since": stamp(held.since_time), "for": held.why}
         elif queued.gating_plugin:
             told |= {"by": queued.gating_plugin, "for": "; ".join(queued.gating_reasons)}
         return told
@@ -261,7 +261,7 @@ class Endpoints:
         now = self.clock.time()
         status: dict[str, Any] = {
             "version": __version__,
-            "started": _seconds(self.began),
+            "started": stamp(self.began),
             "upSeconds": round(now - self.began),
             "schedulerNames": [one.scheduler_name for one in self.settings.profiles],
             "synced": not self._not_synced(),
@@ -273,7 +273,7 @@ class Endpoints:
         }
         if self.scheduler is not None:
             status["waitingInPermit"] = {
-                one.pod.key: {"node": one.node, "since": _seconds(one.since_time), "for": one.why}
+                one.pod.key: {"node": one.node, "since": stamp(one.since_time), "for": one.why}
                 for one in islice(self.scheduler.waiting_pods, _SHOWN)
             }
         status["shadow"] = {name: str(one) for name, one in self.shadow.tallies().items()}
@@ -284,15 +284,7 @@ class Endpoints:
         metrics: dict[str, Any] = {}
         for one in self.signals.status():
             # Two policies may define one name apart.
-            metrics[one.id if one.name in metrics else one.name] = {
-                "query": one.query,
-                "ageSeconds": one.age_seconds,
-                "missing": one.missing,
-                "series": one.series,
-                "matched": one.matched,
-                "unmatched": one.unmatched,
-                "error": one.error,
-            }
+            metrics[one.id if one.name in metrics else one.name] = msgspec.to_builtins(one)
         status["metrics"] = metrics
         status["watches"] = {
             one.name: {
@@ -312,10 +304,6 @@ class Endpoints:
         plain = json.loads(_json(shown))
         text = yaml.safe_dump(plain, sort_keys=False, default_flow_style=None, allow_unicode=True)
         return f"berth statusz\nFor people; ?format=json is for programs.\n\n{text}"
-
-
-def _seconds(time: float) -> str:
-    return datetime.fromtimestamp(time, UTC).isoformat(timespec="seconds")
 
 
 @contextlib.asynccontextmanager

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from dsl.plan import Plan
-from engine.clock import Clock
+from engine.clock import Clock, stamp
 from engine.configuration.policies import PoliciesSection
 from engine.configuration.settings import Settings
 from engine.framework.edge import EventSink
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_EVENT_NOTE: Final = 1000
+_LONGEST_WHY: Final = 1000
 _AGAIN_SECONDS: Final = 1.0
 _TENANTS_SHOWN: Final = 100
 _IN_FORCE: Final = "InForce"
@@ -94,14 +93,7 @@ class InForce:
     ) -> None:
         """Builds sources, reloader and guard as the configuration has them.
 
-        Args:
-            settings: the configuration.
-            callbacks: who is told of bundles.
-            profiles: the profiles that policies are added to.
-            clock: for slices, guard and stamps.
-            telemetry: where reloads are counted.
-            there: how many nodes and pods the cluster has.
-            load: the load of the scheduler, for the guard.
+        `there` is how many nodes and pods the cluster has, `load` what the guard looks at.
         """
         policies = settings.berth.policies
         self._callbacks = callbacks
@@ -322,12 +314,9 @@ class InForce:
         own = self.reloader.sources
         return own if self._tenants is None else [*own, *self._tenants.sources]
 
-    def _refusal_of(self, source: Source) -> Refusal | None:
-        return self.reloader_of(source).refusal_of(source)
-
     def stale(self) -> dict[tuple[str, ...], float]:
         """By title of the source: 1 if its newest texts are not in force."""
-        return {(one.title,): float(self._stands(one) != _IN_FORCE) for one in self.sources}
+        return {(one.title,): float(self._stands(one)[0] != _IN_FORCE) for one in self.sources}
 
     @property
     def not_ready(self) -> str:
@@ -401,7 +390,7 @@ class InForce:
             ",".join(p.name for p in bundle.plans if bundle.tenants.get(p.name, "") in whose),
         )
         for source in news:
-            if self._refusal_of(source) is None:
+            if self.reloader_of(source).refusal_of(source) is None:
                 self._tell_in_force(source, bundle)
         for callback in self._callbacks.accepted:
             callback(bundle)
@@ -478,8 +467,6 @@ class InForce:
         if about is None:
             return
         uid = about.seen.metadata.uid if about.seen is not None else ""
-        if len(note) > _EVENT_NOTE:
-            note = note[: _EVENT_NOTE - 3] + "..."
         event = Emit("ConfigMap", about.namespace, about.name, uid, kind, reason, "Reload", note)
         if not self._leads():
             self._untold[source.title] = event
@@ -510,13 +497,13 @@ class InForce:
         bundle = self.bundle or NO_POLICIES
         called = _called(bundle.plans)
         tenants = [one for one in self.sources if one.tenant]
-        refused = [one for one in tenants if self._stands(one) != _IN_FORCE]
+        refused = [one for one in tenants if self._stands(one)[0] != _IN_FORCE]
         return {
             "bundle": bundle.hash or None,
             "inForce": [one.name for one in bundle.plans if one.name not in bundle.tenants],
             "awaits": list(self.reloader.awaited),
             "cluster": dict(zip(("nodes", "pods"), self._there(), strict=True)),
-            "since": datetime.fromtimestamp(self._since, UTC).isoformat(timespec="seconds"),
+            "since": stamp(self._since),
             "lease": self._lease,
             "troubles": self._troubles,
             "notKept": "" if self._keeper is None else self._keeper.not_kept,
@@ -528,23 +515,19 @@ class InForce:
             "tenantsRefused": len(refused),
         }
 
-    def _stands(self, source: Source) -> str:
-        refusal = self._refusal_of(source)
+    def _stands(self, source: Source) -> tuple[str, str]:
+        """In a word, and why its newest texts are not in force."""
+        reloader = self.reloader_of(source)
+        refusal = reloader.refusal_of(source)
         if refusal is not None:
-            return refusal.reason
-        return "Waiting" if self.reloader_of(source).awaited_by(source) else _IN_FORCE
+            return refusal.reason, refusal.text
+        awaited = reloader.awaited_by(source)
+        return ("Waiting", f"waits for {', '.join(awaited)}") if awaited else (_IN_FORCE, "")
 
     def _standing(self, source: Source, policies: list[str]) -> dict[str, Any]:
-        refusal = self._refusal_of(source)
-        awaited = self.reloader_of(source).awaited_by(source)
-        why = f"waits for {', '.join(awaited)}" if awaited else ""
-        why = why if refusal is None else refusal.text
-        return {
-            "source": source.title,
-            "state": self._stands(source),
-            "policies": policies,
-            "why": why[:_EVENT_NOTE] if source.tenant else why,
-        }
+        state, why = self._stands(source)
+        why = why[:_LONGEST_WHY] if source.tenant else why
+        return {"source": source.title, "state": state, "policies": policies, "why": why}
 
 
 def _called(plans: Iterable[Plan]) -> Mapping[str, list[str]]:

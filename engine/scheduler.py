@@ -47,8 +47,7 @@ from engine.warmup import Warmup
 
 if TYPE_CHECKING:
     from engine.extenders.client import Extenders
-    from engine.extenders.edge import WholeObjects
-    from engine.extenders.lane import Lane
+    from engine.extenders.lane import Lane, WholeObjects
 
 SLICE_SECONDS: Final = 0.002
 MOST_IN_FLIGHT: Final = 200

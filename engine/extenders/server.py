@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -85,83 +84,74 @@ def advice_of(
     return next(iter(frameworks)), PolicyPreemption(alone, worlds)
 
 
-@dataclass(frozen=True, slots=True)
-class ExtenderServer:
-    """See the module. Every answer is made from one snapshot."""
-
-    rules: Rules
-    snapshot: Callable[[], Snapshot]
-
-    def filter(self, body: bytes) -> bytes:
-        """The nodes that policies leave, and why not the others.
-
-        Raises:
-            BadAnswer: the body is no question of filter.
-        """
-        question = asked_of(body)
-        rules = self.rules()
-        if rules is None:
-            return _encode({"Error": NOT_READY})
-        pod, snapshot = _read(question), self.snapshot()
-        try:
-            failed, never = _rejected(pod, snapshot, rules[0], question.names)
-        except PluginError as fault:
-            return _encode({"Error": str(fault)})
-        left = [name for name in question.names if name not in failed and name not in never]
-        answer: dict[str, Any] = {"FailedNodes": failed, "FailedAndUnresolvableNodes": never}
-        if question.nodes is None:
-            answer["NodeNames"] = left
-        else:
-            answer["Nodes"] = {"metadata": {}, "items": [question.nodes[name] for name in left]}
-        return _encode(answer)
-
-    def prioritize(self, body: bytes) -> bytes:
-        """The scores of policies, 0..10.
-
-        Raises:
-            BadAnswer: the body is no question of prioritize.
-        """
-        question = asked_of(body)
-        rules, snapshot = self.rules(), self.snapshot()
-        totals = dict.fromkeys(question.names, 0.0)
-        if rules is not None:
-            totals.update(_scored(_read(question), snapshot, rules[0], question.names))
-        return _encode(
-            [{"Host": name, "Score": round(one / SCALE)} for name, one in totals.items()]
-        )
-
-    def preempt(self, body: bytes) -> bytes:
-        """The nodes where all victims may be evicted by `preempt:` lines.
-
-        Raises:
-            BadAnswer: the body is no question of preempt.
-        """
-        question, asked = victims_of(body)
-        rules = self.rules()
-        pod, snapshot = _read(question), self.snapshot()
-        allowed = frozenset() if rules is None else _evictable(rules[1], pod, snapshot)
-        left = {
-            node: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": violations}
-            for node, (uids, violations) in asked.items()
-            if allowed is None or set(uids) <= allowed
-        }
-        return _encode({"NodeNameToMetaVictims": left})
-
-
 def calls_of(rules: Rules, snapshot: Callable[[], Snapshot]) -> dict[str, Call]:
-    """The calls of the server, by path."""
-    server = ExtenderServer(rules, snapshot)
+    """The calls of the server, by path; every answer is made from one snapshot."""
+    each = (_filtered, _prioritized, _preempted)
+    return {path: _call(answer, rules, snapshot) for path, answer in zip(PATHS, each, strict=True)}
 
-    def call(answer: Callable[[bytes], bytes]) -> Call:
-        async def answered(body: bytes) -> bytes:
-            try:
-                return answer(body)
-            except BadAnswer as bad:
-                raise BadCallError(str(bad)) from bad
 
-        return Call(answered, MOST_BYTES)
+def _call(
+    answer: Callable[[bytes, Advice | None, Snapshot], object],
+    rules: Rules,
+    snapshot: Callable[[], Snapshot],
+) -> Call:
+    async def answered(body: bytes) -> bytes:
+        try:
+            return _encode(answer(body, rules(), snapshot()))
+        except BadAnswer as bad:
+            raise BadCallError(str(bad)) from bad
 
-    return {path: call(getattr(server, path.strip("/"))) for path in PATHS}
+    return Call(answered, MOST_BYTES)
+
+
+def _filtered(body: bytes, rules: Advice | None, snapshot: Snapshot) -> object:
+    """The nodes that policies leave, and why not the others.
+
+    Raises:
+        BadAnswer: the body is no question of filter.
+    """
+    question = asked_of(body)
+    if rules is None:
+        return {"Error": NOT_READY}
+    try:
+        failed, never = _rejected(_read(question), snapshot, rules[0], question.names)
+    except PluginError as fault:
+        return {"Error": str(fault)}
+    left = [name for name in question.names if name not in failed and name not in never]
+    answer: dict[str, Any] = {"FailedNodes": failed, "FailedAndUnresolvableNodes": never}
+    if question.nodes is None:
+        return answer | {"NodeNames": left}
+    return answer | {"Nodes": {"metadata": {}, "items": [question.nodes[name] for name in left]}}
+
+
+def _prioritized(body: bytes, rules: Advice | None, snapshot: Snapshot) -> object:
+    """The scores of policies, 0..10.
+
+    Raises:
+        BadAnswer: the body is no question of prioritize.
+    """
+    question = asked_of(body)
+    totals = dict.fromkeys(question.names, 0.0)
+    if rules is not None:
+        totals.update(_scored(_read(question), snapshot, rules[0], question.names))
+    return [{"Host": name, "Score": round(one / SCALE)} for name, one in totals.items()]
+
+
+def _preempted(body: bytes, rules: Advice | None, snapshot: Snapshot) -> object:
+    """The nodes where all victims may be evicted by `preempt:` lines.
+
+    Raises:
+        BadAnswer: the body is no question of preempt.
+    """
+    question, asked = victims_of(body)
+    pod = _read(question)
+    allowed = frozenset() if rules is None else _evictable(rules[1], pod, snapshot)
+    left = {
+        node: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": violations}
+        for node, (uids, violations) in asked.items()
+        if allowed is None or set(uids) <= allowed
+    }
+    return {"NodeNameToMetaVictims": left}
 
 
 def _read(question: Question) -> PodInfo:

@@ -36,14 +36,8 @@ _TOLD: Final = frozenset(
 )
 _EXTENSION: Final = "client.authentication.k8s.io/exec"
 """What a cluster has for such a program, as client-go calls it."""
+_PROGRAM_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 1.0
-
-
-class ProgramLimits(msgspec.Struct, frozen=True):
-    """What a program that gives credentials may take."""
-
-    seconds: float = 30.0
-    output_bytes: int = 1024 * 1024
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -65,9 +59,7 @@ class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
 
     _user: Any
 
-    def __init__(
-        self, kubeconfig: str | Mapping[str, object], limits: ProgramLimits | None = None
-    ) -> None:
+    def __init__(self, kubeconfig: str | Mapping[str, object]) -> None:
         try:
             read = (
                 KubeConfigMerger(kubeconfig).config
@@ -90,7 +82,6 @@ class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
             if file.is_file() and file.read_text().strip():
                 kept = {key: one for key, one in self._user.value.items() if key != "token"}
                 self._user = ConfigNode("user", kept, self._user.path)
-        self._limits = limits or ProgramLimits()
 
     async def load_and_set(self, client_configuration: object) -> None:
         """See the client's own.
@@ -126,7 +117,7 @@ class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
             if "/" in str(config.get("command")):
                 config["command"] = _from(self._get_base_path(self._user.path), config["command"])
             about = self._about_cluster() if config.get("provideClusterInfo") else {}
-            status = await _run(config, about, self._limits)
+            status = await _run(config, about)
         except (OSError, ValueError, TypeError, KeyError, msgspec.DecodeError) as error:
             command = one_line(str(config.get("command")), _SAID)
             hint = config.get("installHint") if isinstance(error, FileNotFoundError) else None
@@ -168,9 +159,7 @@ def _from(folder: str, command: str) -> str:
     return str(Path(folder, command).absolute())
 
 
-async def _run(
-    config: Mapping[str, Any], about: Mapping[str, object], limits: ProgramLimits
-) -> _Status:
+async def _run(config: Mapping[str, Any], about: Mapping[str, object]) -> _Status:
     """What the program gives.
 
     Raises:
@@ -192,26 +181,19 @@ async def _run(
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
-    assert program.stdout is not None
-    assert program.stderr is not None
-    most = limits.output_bytes
     try:
-        async with asyncio.timeout(limits.seconds):
-            output, said = await asyncio.gather(
-                _read(program, program.stdout, most), _read(program, program.stderr, most)
-            )
-            code = await program.wait()
+        async with asyncio.timeout(_PROGRAM_SECONDS):
+            output, said = await program.communicate()
     except TimeoutError:
-        raise ValueError(f"it did not exit within {limits.seconds:g} s") from None
+        raise ValueError(f"it did not exit within {_PROGRAM_SECONDS:g} s") from None
     finally:
-        _kill(program)
+        with suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)  # and whatever it has started
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await program.communicate()
-    if max(len(output), len(said)) > most:
-        raise ValueError(f"its output is longer than {most} bytes")
-    if code:
-        raise ValueError(f"it exited with {code}: {said.decode('utf-8', 'replace')}")
+    if program.returncode:
+        raise ValueError(f"it exited with {program.returncode}: {said.decode('utf-8', 'replace')}")
     found = wire.decode(_credential.decode, output)
     if found.api_version != version:
         raise ValueError(f"its output is of {found.api_version}, not {version}")
@@ -219,22 +201,3 @@ async def _run(
     if not status.token and not (status.client_certificate_data and status.client_key_data):
         raise ValueError("its output has neither a token nor a certificate with its key")
     return status
-
-
-async def _read(
-    program: asyncio.subprocess.Process, pipe: asyncio.StreamReader, most: int
-) -> bytes:
-    """What it says; a little more than `most` if it was ended for saying too much."""
-    data = bytearray()
-    while chunk := await pipe.read(65_536):
-        if len(data) <= most:
-            data += chunk
-        else:
-            _kill(program)
-    return bytes(data)
-
-
-def _kill(program: asyncio.subprocess.Process) -> None:
-    """Ends it, and whatever it has started."""
-    with suppress(ProcessLookupError):
-        os.killpg(program.pid, signal.SIGKILL)

@@ -229,9 +229,10 @@ class Elector(Handler[Lease]):
             LeaseLost: it was ours and is another's.
         """
         limit = self._left if self.leading.is_set() else None
+        began = self._wiring.clock.monotonic()
         try:
             async with asyncio.timeout(limit):
-                held = await self._take()
+                mine = await self._take()
         except (KubeError, TimeoutError) as error:
             # A try that is cut short by the end of our time says nothing new.
             text = str(error) or self._said or _LATE
@@ -240,33 +241,36 @@ class Elector(Handler[Lease]):
             self._said = text
             return False
         self._said = ""
-        return held
+        if mine is not None:
+            # It is ours, for others at least as long as counted from when we began to ask.
+            self._mine, self._seen = mine, mine.get("spec") or {}
+            self._until = began + self._renew_seconds
+        return mine is not None
 
-    async def _take(self) -> bool:
-        began = self._wiring.clock.monotonic()
+    async def _take(self) -> Object | None:
+        """The lease once it is ours; None: it is another's."""
         if self._mine is not None:
             try:
-                mine = self._ours(self._mine)
-                return self._held(await self._asked("PUT", self._path, mine), began)
+                return await self._asked("PUT", self._path, self._ours(self._mine))
             except (Conflict, NotFound):
                 pass  # somebody else wrote it: look
         try:
             found = await self._asked("GET", self._path)
         except NotFound:
             if self._taken_for:
-                return False
+                return None
             made = {
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",
                 "metadata": {"name": self._name, "namespace": self._namespace},
             }
-            return self._held(await self._asked("POST", self._all, self._ours(made)), began)
+            return await self._asked("POST", self._all, self._ours(made))
         self._observe(found.get("spec") or {})
         if self._taken_for:
             if self.leading.is_set():
                 raise LeaseLost(f"lease {self.title} was taken by {self.holder}")
-            return False
-        return self._held(await self._asked("PUT", self._path, self._ours(found)), began)
+            return None
+        return await self._asked("PUT", self._path, self._ours(found))
 
     async def _asked(self, method: str, path: str, lease: Object | None = None) -> Object:
         """The lease as the server has it then.
@@ -280,13 +284,6 @@ class Elector(Handler[Lease]):
             method, path, body=body, timeout_seconds=self._renew_seconds / 2
         )
         return answer.decoded(_object.decode, "the lease is not JSON")
-
-    def _held(self, lease: Object, began: float) -> bool:
-        """It is ours, for others at least as long as counted from when we began to ask."""
-        self._mine = lease
-        self._seen = lease.get("spec") or {}
-        self._until = began + self._renew_seconds
-        return True
 
     def _ours(self, lease: Object) -> Object:
         """The lease with us as its holder, as of now."""

@@ -188,19 +188,12 @@ class KubeEventSink:
         return effect.name[: _NAME_LIMIT - len(suffix)] + suffix
 
     async def _work(self, place: Place, record: _Record) -> None:
-        """Writes it, and others for as long as nobody more urgent waits for the place."""
         try:
             with place:
                 await self._send(place, record)
-                while self._queue and place.again():
-                    record = self._queue.popleft()
-                    await self._send(place, record)
         except KubeError as error:
             record.queued = False
-            if isinstance(error, StatusError):
-                await self._refused(record, error)
-            else:
-                await self._again(record, error)
+            await self._failed(record, error)
         self._writing -= 1
         if not self._queue and not self._writing:
             self._idle.set()
@@ -233,28 +226,21 @@ class KubeEventSink:
         answer.checked()
         self._written(record, count)
 
-    async def _refused(self, record: _Record, error: StatusError) -> None:
-        match error:
-            case NotFound() if record.written:
-                # The server forgets Events after an hour: the series starts anew.
-                record.written = 0
-                record.tries += 1
-                if record.tries <= self._settings.tries:
-                    self._enqueue(record)
-            case Conflict() if not record.written:
-                # It was created by a request whose answer we did not get.
-                record.written, record.written_at = 1, self._wiring.clock.time()
-            case StatusError(code=code) if code in _WORTH_ANOTHER_TRY or error.server_fault:
-                await self._again(record, error)
-            case NotFound(of_object=True):
-                pass  # its namespace is gone
-            case _ if _GOING in error.message:
-                pass
-            case _:
-                self._drop(str(error))
-
-    async def _again(self, record: _Record, error: KubeError) -> None:
+    async def _failed(self, record: _Record, error: KubeError) -> None:
         """Puts it back after a rest, at most `tries` times; the others go on meanwhile."""
+        if isinstance(error, Conflict) and not record.written:
+            # It was created by a request whose answer we did not get.
+            record.written, record.written_at = 1, self._wiring.clock.time()
+            return
+        if isinstance(error, NotFound) and record.written:
+            record.written = 0  # the server forgets Events after an hour: the series starts anew
+        elif isinstance(error, StatusError) and not (
+            error.server_fault or error.code in _WORTH_ANOTHER_TRY
+        ):
+            is_gone = isinstance(error, NotFound) and error.of_object  # its namespace
+            if not is_gone and _GOING not in error.message:
+                self._drop(str(error))
+            return
         settings = self._settings
         record.tries += 1
         self._failures += 1

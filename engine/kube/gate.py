@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable
 from enum import IntEnum
 from functools import partial
 from typing import Final, Unpack
@@ -19,7 +19,6 @@ from typing import Final, Unpack
 import msgspec
 
 from engine.kube.errors import Fenced, KubeError, Unreachable
-from engine.kube.limiter import AdaptiveLimit
 from engine.kube.session import KubeClient, MayLeave, RequestOptions, Response
 from engine.kube.wiring import Wiring
 
@@ -27,7 +26,6 @@ _LOG = logging.getLogger(__name__)
 
 _TOO_MANY_REQUESTS: Final = 429
 _NO_SERVER_BEHIND: Final = frozenset({502, 503})
-_BUDGET: Final = b"DisruptionBudget"
 _TIMEOUT_SECONDS: Final = 10.0
 _AWAY_SECONDS: Final = 0.25
 """Between two calls while the server is away."""
@@ -38,6 +36,13 @@ SLOW_DOWN_LEAST_SECONDS: Final = 0.2
 _SHARE: Final = 8
 """One in so many places goes to the least urgent, so that nobody starves."""
 _ENDING: Final = "not sent, as the process is ending"
+_SLOW_FACTOR: Final = 4.0
+_SLOW_FLOOR_SECONDS: Final = 0.04
+"""Answers faster than this are never slow."""
+_FEW: Final = 16
+"""As many may be in flight however slow answers are: that may be the network, or ourselves."""
+_WINDOW: Final = 2000
+"""After so many answers the fastest is looked for anew."""
 
 
 class Priority(IntEnum):
@@ -51,6 +56,49 @@ class Priority(IntEnum):
 
 
 _LEASE: Final = Priority.LEASE  # CPython 3.11 looks a member up by a call of Python's
+
+
+class AdaptiveLimit:
+    """How many requests may be in flight now; `learn` is told of every answer.
+
+    Grows by one a round trip and shrinks by a factor when answers get slow: when they take several
+    times as long as the fastest one seen lately, for more in flight than the server can work on
+    only makes them wait there.
+    """
+
+    def __init__(self, start: int = 50, least: int = 4, most: int = 200) -> None:
+        self._limit = float(start)
+        self.limit = start
+        """How many may be in flight now."""
+        self._least = float(least)
+        self._most = float(most)
+        self._fastest = float("inf")
+        self._fastest_next = float("inf")
+        self._answers = 0
+        self._hold = 0
+
+    def learn(self, seconds: float, in_flight: int, *, overloaded: bool = False) -> None:
+        """Learns from how long an answer took while so many, itself among them, were in flight."""
+        self._answers += 1
+        self._hold -= 1
+        if not overloaded:
+            self._fastest = min(self._fastest, seconds)
+            self._fastest_next = min(self._fastest_next, seconds)
+        if self._answers >= _WINDOW:
+            self._answers = 0
+            self._fastest, self._fastest_next = self._fastest_next, float("inf")
+        slow = seconds > _SLOW_FLOOR_SECONDS and seconds > _SLOW_FACTOR * self._fastest
+        if overloaded or (slow and self._limit > _FEW):
+            # Once a round trip: answers on the way say nothing of the new limit.
+            if self._hold <= 0:
+                factor = 0.5 if overloaded else 0.9
+                self._limit = max(self._least, self._limit * factor)
+                self._hold = in_flight
+        elif in_flight >= self.limit:
+            self._limit = min(self._most, self._limit + 1.0 / self._limit)
+        else:
+            return
+        self.limit = int(self._limit)
 
 
 class _Waiter(msgspec.Struct, frozen=True):
@@ -83,24 +131,19 @@ class Place(msgspec.Struct, frozen=True, eq=False):
         except Fenced:
             raise
         except KubeError:
-            gate.unanswered(monotonic() - began)
+            gate.lost(monotonic() - began)
             raise
         gate.answered(answer, monotonic() - began)
         return answer
 
-    def again(self) -> bool:
-        """Whether it may be used once more, as nobody else is to have it; else give it back."""
-        return self._gate.go_on(self._priority)
-
-    def release(self) -> None:
+    def release(self, *_: object) -> None:
         """Gives it back."""
         self._gate.give_back(self._priority)
 
     def __enter__(self) -> Place:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._gate.give_back(self._priority)
+    __exit__ = release
 
 
 class Gate:
@@ -121,7 +164,6 @@ class Gate:
         self.may_write = may_write
         self.client = client
         self.clock = wiring.clock
-        self.telemetry = wiring.telemetry
         self._wiring = wiring
         self.limit = limit or AdaptiveLimit()
         self.in_flight = 0
@@ -207,31 +249,22 @@ class Gate:
             self.in_flight -= 1
             self._hand_over()
 
-    def go_on(self, priority: Priority) -> bool:
-        """Whether who has a place may use it again before others of the same priority."""
-        others = sum(map(len, self._waiting.values())) - len(self._waiting[priority])
-        if others or self.in_flight > self.limit.limit or self._closed_for() > 0.0:
-            return False
-        self.in_flight -= 1
-        self._give()
-        return True
-
     def answered(self, answer: Response, seconds: float) -> None:
         """Learns from an answer, and how long it took."""
-        overloaded = answer.status == _TOO_MANY_REQUESTS and _BUDGET not in answer.body
+        if answer.status in _NO_SERVER_BEHIND:
+            self.lost(seconds)
+            return
+        overloaded = answer.status == _TOO_MANY_REQUESTS
         if overloaded:
             asked = answer.error().retry_after_seconds or 0.0
             pause = max(asked, SLOW_DOWN_LEAST_SECONDS)
             self._paused_until = max(self._paused_until, self.clock.monotonic() + pause)
-        if answer.status in _NO_SERVER_BEHIND:
-            overloaded = True
-            self._wiring.reach.lost()
-        elif self._wiring.reach.away:
+        if self._wiring.reach.away:
             self._wiring.reach.found()
         self.limit.learn(seconds, self.in_flight, overloaded=overloaded)
 
-    def unanswered(self, seconds: float) -> None:
-        """Learns that there was no answer."""
+    def lost(self, seconds: float) -> None:
+        """Learns that there was no answer of the server itself."""
         self._wiring.reach.lost()
         self.limit.learn(seconds, self.in_flight, overloaded=True)
 
@@ -313,7 +346,7 @@ async def within(
 
 
 class Lane:
-    """A `KubeClient` all of whose requests go through the gate, each with a place of its own."""
+    """`Requests` all of which go through the gate, each with a place of its own."""
 
     def __init__(self, gate: Gate, priority: Priority) -> None:
         self._gate = gate
@@ -323,11 +356,3 @@ class Lane:
         """See `KubeClient.request`."""
         with await self._gate.place(self._priority) as place:
             return await place.request(method, path, **options)
-
-    def stream(
-        self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float
-    ) -> AsyncGenerator[bytes, None]:
-        """See `KubeClient.stream`; reading for long is no write, and waits for nothing."""
-        return self._gate.client.stream(
-            path, params=params, read_timeout_seconds=read_timeout_seconds
-        )

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from engine.kube.errors import Fenced, KubeError, NotFound, Unreadable
-from engine.kube.session import MERGE_PATCH, KubeClient, segment
+from engine.kube.session import MERGE_PATCH, Requests, segment
 from engine.kube.wiring import Wiring
 from engine.tasks import first
 
@@ -48,10 +48,10 @@ class Keeper:
     Run `run` as a task. Only a leader's writes leave, by the fence of its client.
     """
 
-    def __init__(self, client: KubeClient, wiring: Wiring, state: str, writer: str = "") -> None:
+    def __init__(self, client: Requests, wiring: Wiring, state: str) -> None:
         """Keeps in ConfigMaps NAME-status, NAME-last-good and NAME-last-good-{a,b}-{0..3}.
 
-        `state` is NAMESPACE/NAME; `writer` names this process to others that keep there.
+        `state` is NAMESPACE/NAME.
         """
         self._client = client
         self._sleep = wiring.sleep
@@ -63,7 +63,6 @@ class Keeper:
         self._news = asyncio.Event()
         self._turn = asyncio.Lock()
         self._told: dict[str, tuple[type[KubeError], int]] = {}
-        self._writer = self._last_writer = writer
         self.not_kept = ""
         """Why the policies in force are not kept."""
 
@@ -89,7 +88,6 @@ class Keeper:
         data = (await self._read("last-good")).data or {}
         if not data:
             return None
-        self._tell_of_another(data.get("writer", self._writer))
         slot, found = data.get("slot"), b""
         for number in range(MOST_CHUNKS if slot in _SLOTS else 0):
             if str(number) == data.get("chunks"):
@@ -178,18 +176,6 @@ class Keeper:
             self._news.set()
         return why != before
 
-    def _tell_of_another(self, writer: str) -> None:
-        """Once for each: after we have written, nobody else should."""
-        if self._slot is not None and writer not in (self._writer, self._last_writer):
-            self._last_writer = writer
-            _LOG.warning(
-                "ConfigMaps of %s are written by two schedulers, %s and this one, %s: give each a"
-                " policies.state of its own, or have them elect a leader",
-                self._full("*"),
-                writer,
-                self._writer,
-            )
-
     async def _keep(self, data: bytes) -> None:
         chunks = [data[at : at + CHUNK] for at in range(0, len(data), CHUNK)]
         if self._slot is None:
@@ -205,7 +191,6 @@ class Keeper:
             "slot": slot,
             "chunks": str(len(chunks)),
             "digest": hashlib.sha256(data).hexdigest(),
-            "writer": self._writer,
         }
         await self._write("last-good", {"data": index})
         self._slot = other

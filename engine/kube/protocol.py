@@ -1,22 +1,22 @@
-"""What a list and a watch of one resource do next: a state and an outcome in, an action out.
+"""What a list and a watch of one resource do next: an outcome in, how long to wait out.
 
-Pure: no I/O, no clock, no chance; `reflector` does what it says. ::
+Pure: no I/O, no clock, no chance; `reflector` lists or watches as it says. ::
 
-                   Listed                    Ended: closed
+                   listed                    ended: closed
         ┌───────────────────────────────┐  ┌──────────────┐
         │                               ▼  ▼              │
      LISTING ◀───────────────────── WATCHING ─────────────┘
-      │  ▲  ▲    Ended: expired        │
-      │  │  │    (410, by status or    │ Ended: dropped, frozen, garbage
-      │  │  │     by ERROR event)      │ Failed: refused, 429, 5xx
+      │  ▲  ▲    ended: expired        │
+      │  │  │    (410, by status or    │ ended: dropped, frozen, garbage
+      │  │  │     by ERROR event)      │ failed: refused, 429, 5xx
       │  │  │                          ▼
-      │  │  └───── Waited ──────── BACKING_OFF ──── Waited ────▶ WATCHING
+      │  │  └───── go_on ───────── BACKING_OFF ──── go_on ─────▶ WATCHING
       │  │                             ▲
-      │  │         Failed              │
+      │  │         failed              │
       ├──┼─────────────────────────────┘
       │  │
-      │  └──────── Waited ────── ABSENT ◀─┐
-      └── Missing (404: no such kind) ────┘   (or a kind that we can do without is refused
+      │  └──────── go_on ─────── ABSENT ◀─┐
+      └── missing (404: no such kind) ────┘   (or a kind that we can do without is refused
                                                twice: what is known of it stays)
 
 A watch resumes from the last version seen; only a version that expired, or an answer that makes no
@@ -28,10 +28,9 @@ Source: client-go tools/cache/reflector.go.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final, assert_never
+from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 _BACKOFF: Final = 0.8
 _BACKOFF_LIMIT: Final = 10.0
@@ -65,86 +64,6 @@ class End(Enum):
     EXPIRED = "version expired"
 
 
-class State(msgspec.Struct, frozen=True):
-    """Where the protocol stands.
-
-    `version` is the last one seen, "" before the first list. `ask` is the version at which the next
-    list may be answered: "0" any, "" the newest. `delay` is the next backoff.
-    """
-
-    phase: Phase = Phase.LISTING
-    version: str = ""
-    ask: str = "0"
-    paged: bool = True
-    delay: float = 0.0
-    missed: int = 0
-    """404s (or 403s) on end."""
-    expired: bool = False
-    """The last watch expired at once: a server that was restarted does so to all, but only once."""
-    unsure: bool = False
-    """The server was away, and nothing that it answered since says that it is as far as before."""
-
-
-class Listed(msgspec.Struct, frozen=True):
-    """The list is complete, and known as of `version`."""
-
-    version: str
-
-
-class ListExpired(msgspec.Struct, frozen=True):
-    """The list cannot be had at the version asked for, or its pages expired on the way."""
-
-    while_paging: bool
-
-
-class Missing(msgspec.Struct, frozen=True):
-    """404: the server has no such resource; or it is one that we can do without, and not given.
-
-    Then (403, or 404 of what every server has) what is known of it is `kept`.
-    """
-
-    kept: bool = False
-
-
-class Failed(msgspec.Struct, frozen=True):
-    """No list, or no watch was opened: connection, 429, 5xx, or any other error."""
-
-    retry_after: float = 0.0
-
-
-class Ended(msgspec.Struct, frozen=True):
-    """A watch is over. It gave `lines`, lasted `seconds` and brought us to `version`."""
-
-    end: End
-    version: str
-    lines: int
-    seconds: float
-    retry_after: float = 0.0
-
-
-class Waited(msgspec.Struct, frozen=True):
-    """The wait is over; `back`: the server was away meanwhile, and may be another one now."""
-
-    back: bool = False
-
-
-Outcome = Listed | ListExpired | Missing | Failed | Ended | Waited
-
-
-class List(msgspec.Struct, frozen=True):
-    """List at `version` ("0" any, "" the newest), in pages if `paged`."""
-
-    version: str
-    paged: bool
-
-
-class Watch(msgspec.Struct, frozen=True):
-    """Watch what comes after `version`; `unsure`: unless the server, restored, is behind that."""
-
-    version: str
-    unsure: bool = False
-
-
 class Wait(msgspec.Struct, frozen=True):
     """Wait `seconds` and up to `spread` times that more, by chance, but never less than `floor`."""
 
@@ -155,75 +74,92 @@ class Wait(msgspec.Struct, frozen=True):
     """The resource is not there: whatever was known of it is deleted."""
 
 
-Action = List | Watch | Wait
+class Course:
+    """Where the protocol stands; each method is told an outcome, and None is no wait at all."""
 
+    def __init__(self) -> None:
+        self.phase = Phase.LISTING
+        self.version = ""
+        """The last one seen, from which is watched next; "": a list is next."""
+        self.ask = "0"
+        """The version at which that list may be answered: "0" any, "" the newest."""
+        self.paged = True
+        self.missed = 0
+        """404s (or 403s) on end."""
+        self.unsure = False
+        """The server was away, and nothing that it answered since says that it is as far as before:
+        one that was restored may be behind."""
+        self._delay = 0.0
+        self._expired = False
+        """The last watch expired at once: a server that was restarted does so to all, but once."""
 
-def step(state: State, outcome: Outcome) -> tuple[State, Action]:
-    """The protocol: what to do next. Pure; never raises."""
-    match outcome:
-        case Listed(version):
-            delay = min(state.delay, _EXPIRED_LIMIT)
-            state = State(Phase.WATCHING, version, version, delay=delay, expired=state.expired)
-            return state, Watch(version)
-        case ListExpired(while_paging):
-            if state.ask == "" and not state.paged:
-                return _back_off(state, 0.0)
-            # INVARIANT: each turn gives up one of the two, so this ends.
-            paged = state.paged and not while_paging and state.ask != ""
-            state = replace(state, ask="", paged=paged)
-            return state, List(state.ask, state.paged)
-        case Missing(kept):
-            again = state.missed > 0
-            state = replace(state, phase=Phase.ABSENT, version="", ask="0", missed=state.missed + 1)
-            if not kept:
-                return state, Wait(_ABSENT, spread=0.2, gone=again)
-            # A server that has just started refuses everybody until it has loaded its roles.
-            later, wait = _back_off(state, 0.0)
-            return replace(later, phase=state.phase if again else later.phase), wait
-        case Failed(retry_after):
-            return _back_off(state, retry_after)
-        case Waited(back):
-            return _resume(replace(state, delay=0.0, unsure=True) if back else state)
-        case Ended():
-            return _ended(state, outcome)
-        case _:
-            assert_never(outcome)
+    def go_on(self, *, back: bool) -> None:
+        """The next list or watch begins; `back`: the server was away, and may be another one."""
+        self.phase = Phase.WATCHING if self.version else Phase.LISTING
+        if back:
+            self._delay, self.unsure = 0.0, True
 
+    def listed(self, version: str) -> None:
+        """The list is complete, and known as of `version`."""
+        self.version = self.ask = version
+        self.paged, self.missed, self.unsure = True, 0, False
+        self._delay = min(self._delay, _EXPIRED_LIMIT)
 
-def _resume(state: State) -> tuple[State, Action]:
-    if state.version and state.ask == state.version:
-        return replace(state, phase=Phase.WATCHING), Watch(state.version, state.unsure)
-    return replace(state, phase=Phase.LISTING), List(state.ask, state.paged)
+    def list_expired(self, *, while_paging: bool) -> Wait | None:
+        """The list cannot be had at the version asked for, or its pages expired on the way."""
+        if self.ask == "" and not self.paged:
+            return self.failed()
+        # INVARIANT: each turn gives up one of the two, so this ends.
+        self.paged = self.paged and not while_paging and self.ask != ""
+        self.ask = ""
+        return None
 
+    def missing(self, *, kept: bool) -> Wait:
+        """404: the server has no such resource; or it is one that we can do without, and not given.
 
-def _ended(state: State, ended: Ended) -> tuple[State, Action]:
-    state = replace(state, version=ended.version, ask=ended.version, unsure=False)
-    useless = ended.lines == 0 and ended.seconds < _SHORT
-    if ended.end is End.EXPIRED:
-        # The version stays in `ask`: a list not older than what we know. It is no longer watched.
-        state = replace(state, phase=Phase.LISTING, version="")
-        if useless and not state.expired:
-            state = replace(state, phase=Phase.BACKING_OFF, delay=0.0, expired=True)
-            return state, Wait(_AGAIN)
-        if useless:
-            return _back_off(state, ended.retry_after, _EXPIRED_LIMIT)
-        return replace(state, expired=False), List(state.ask, state.paged)
-    if not useless:
-        # Whatever was before, the server is well: the backoff starts anew.
-        state = replace(state, delay=0.0, expired=False)
-    if ended.end is End.CLOSED and not useless:
-        return replace(state, phase=Phase.WATCHING), Watch(ended.version)
-    if ended.end in (End.DROPPED, End.FROZEN) and ended.seconds >= _SHORT:
-        return replace(state, phase=Phase.BACKING_OFF), Wait(_AGAIN)
-    if ended.lines == 0 and ended.end in (End.GARBAGE, End.ERROR):
-        # The same would come again: a list is the way around it.
-        state = replace(state, version="")
-    return _back_off(state, ended.retry_after)
+        Then (403, or 404 of what every server has) what is known of it is `kept`.
+        """
+        again = self.missed > 0
+        self.missed += 1
+        self.version, self.ask = "", "0"
+        # A server that has just started refuses everybody until it has loaded its roles.
+        wait = self.failed() if kept else Wait(_ABSENT, spread=0.2, gone=again)
+        if again or not kept:
+            self.phase = Phase.ABSENT
+        return wait
 
+    def ended(
+        self, end: End, version: str, lines: int, seconds: float, retry_after: float = 0.0
+    ) -> Wait | None:
+        """A watch is over. It gave `lines`, lasted `seconds` and brought us to `version`."""
+        self.version = self.ask = version
+        self.unsure = False
+        useless = lines == 0 and seconds < _SHORT
+        if end is End.EXPIRED:
+            # The version stays in `ask`: a list not older than what we know. It is not watched.
+            self.version = ""
+            first, self._expired = not self._expired, useless
+            if useless and first:
+                self._delay = 0.0
+                return self._back_off(Wait(_AGAIN))
+            return self.failed(retry_after, _EXPIRED_LIMIT) if useless else None
+        if not useless:
+            # Whatever was before, the server is well: the backoff starts anew.
+            self._delay, self._expired = 0.0, False
+            if end is End.CLOSED:
+                return None
+        if end in (End.DROPPED, End.FROZEN) and seconds >= _SHORT:
+            return self._back_off(Wait(_AGAIN))
+        if lines == 0 and end in (End.GARBAGE, End.ERROR):
+            # The same would come again: a list is the way around it.
+            self.version = ""
+        return self.failed(retry_after)
 
-def _back_off(
-    state: State, retry_after: float, limit: float = _BACKOFF_LIMIT
-) -> tuple[State, Action]:
-    delay = min(max(2 * state.delay, _BACKOFF), limit)
-    state = replace(state, phase=Phase.BACKING_OFF, delay=delay)
-    return state, Wait(delay, floor=retry_after)
+    def failed(self, retry_after: float = 0.0, limit: float = _BACKOFF_LIMIT) -> Wait:
+        """No list, or no watch was opened: connection, 429, 5xx, or any other error."""
+        self._delay = min(max(2 * self._delay, _BACKOFF), limit)
+        return self._back_off(Wait(self._delay, floor=retry_after))
+
+    def _back_off(self, wait: Wait) -> Wait:
+        self.phase = Phase.BACKING_OFF
+        return wait

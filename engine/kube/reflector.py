@@ -1,6 +1,6 @@
 """Objects of one resource: watched at the API server, told to a handler in order, none lost.
 
-Nothing here decides what an object means, and nothing waits for the handler. `protocol.step` says
+Nothing here decides what an object means, and nothing waits for the handler. `protocol.Course` says
 what to do next; the loop here does it. A list that follows another is compared with what is known,
 and the difference is told as adds, updates and deletes, so a handler never sees a gap.
 """
@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing
-from typing import Any, Final, Generic, Protocol, TypeVar, assert_never
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from engine.kube.decoding import BadObject, Decoders, Event, EventType
 from engine.kube.errors import (
     Expired,
     Interrupted,
@@ -27,24 +26,8 @@ from engine.kube.errors import (
     Unreadable,
     status_error,
 )
-from engine.kube.listing import pages
-from engine.kube.protocol import (
-    Action,
-    End,
-    Ended,
-    Failed,
-    List,
-    Listed,
-    ListExpired,
-    Missing,
-    Outcome,
-    Phase,
-    State,
-    Wait,
-    Waited,
-    Watch,
-    step,
-)
+from engine.kube.listing import BadObject, Decoders, Event, EventType, pages
+from engine.kube.protocol import Course, End, Phase, Wait
 from engine.kube.resources import KubeObject, Resource
 from engine.kube.session import KubeClient
 from engine.kube.wiring import Wiring
@@ -140,9 +123,11 @@ class Reflector(Generic[T]):
         self._wiring = wiring
         self._slice = _SLICE_SECONDS
         self._decoders = Decoders(resource.kind)
-        self._objects: dict[str, T] = {}
+        self.objects: dict[str, T] = {}
+        """What is known, by `object_key`. Borrowed: read only."""
+        self.name = resource.name
         self._told: dict[str, tuple[str, str]] = {}
-        self._state = State()
+        self._course = Course()
         self._heard = self._wiring.clock.monotonic()
         self._listed = False
         self.listens = False
@@ -156,19 +141,9 @@ class Reflector(Generic[T]):
         self.synced = asyncio.Event()
 
     @property
-    def objects(self) -> Mapping[str, T]:
-        """What is known, by `object_key`. Borrowed: read only."""
-        return self._objects
-
-    @property
-    def name(self) -> str:
-        """The plural of what is watched."""
-        return self._resource.name
-
-    @property
     def phase(self) -> Phase:
         """What it is about."""
-        return self._state.phase
+        return self._course.phase
 
     @property
     def quiet_seconds(self) -> float:
@@ -177,26 +152,16 @@ class Reflector(Generic[T]):
 
     async def run(self) -> None:
         """Lists and watches until cancelled. Network causes never end it; a handler's bug does."""
-        action: Action = List(self._state.ask, self._state.paged)
         self.listens, self._heard = True, self._wiring.clock.monotonic()
         while True:
-            outcome: Outcome
-            match action:
-                case List(version, paged):
-                    outcome = await self._list(version, paged=paged)
-                case Watch(version, unsure):
-                    outcome = await self._watch(version, unsure=unsure)
-                case Wait():
-                    outcome = Waited(await self._wait(action))
-                case _:
-                    assert_never(action)
-            self._state, action = step(self._state, outcome)
+            wait = await (self._watch() if self._course.version else self._list())
+            self._course.go_on(back=wait is not None and await self._wait(wait))
 
     async def _wait(self, wait: Wait) -> bool:
         """Whether the server was away meanwhile."""
-        if wait.gone and self._objects:
+        if wait.gone and self.objects:
             await self._replace({}, set())
-        if self._state.phase is Phase.ABSENT:
+        if self.phase is Phase.ABSENT:
             self._mark_synced()
         jitter = 1.0 + wait.spread * self._wiring.random.random()
         seconds = max(wait.seconds * jitter, wait.floor)
@@ -207,14 +172,15 @@ class Reflector(Generic[T]):
 
     # --- list
 
-    async def _list(self, version: str, *, paged: bool) -> Outcome:
+    async def _list(self) -> Wait | None:
+        course = self._course
         self._wiring.telemetry.add(Count.REFLECTOR_LISTS)
         found: dict[str, T] = {}
         kept: set[str] = set()
         known = ""
         try:
             async for meta, items in pages(
-                self._client, self._resource, self._decoders, version, paged=paged
+                self._client, self._resource, self._decoders, course.ask, paged=course.paged
             ):
                 # Of the first page: should others be newer, the watch tells once more of theirs.
                 known = known or meta.resource_version
@@ -233,27 +199,28 @@ class Reflector(Generic[T]):
         self._heard = self._wiring.clock.monotonic()
         self._well()
         self._mark_synced()
-        return Listed(known)
+        course.listed(known)
+        return None
 
-    def _no_list(self, error: KubeError, *, while_paging: bool) -> Outcome:
+    def _no_list(self, error: KubeError, *, while_paging: bool) -> Wait | None:
         resource, missing = self._resource, isinstance(error, NotFound)
         absent = missing and not resource.everywhere
         refused = missing or getattr(error, "code", 0) == _FORBIDDEN
         if absent or (refused and resource.optional):
-            if absent and not self._state.missed:
+            if absent and not self._course.missed:
                 _LOG.info("%s: treated as empty (%s)", resource.path, error)
-            elif not absent and self._state.missed == 1:  # a server that starts refuses once
+            elif not absent and self._course.missed == 1:  # a server that starts refuses once
                 _LOG.warning(
                     "%s: may not be listed: what is known stays (%s)", resource.path, error
                 )
             self.failures, self.last_error = 0, "" if absent else str(error)
             self._listed &= not absent
             self.listens = self._listed
-            return Missing(kept=not absent)
+            return self._course.missing(kept=not absent)
         self._failed(error, _NO_API_SERVER if missing else "")
         if isinstance(error, Expired) or _AHEAD in str(error):
-            return ListExpired(while_paging)
-        return Failed(getattr(error, "retry_after_seconds", None) or 0.0)
+            return self._course.list_expired(while_paging=while_paging)
+        return self._course.failed(getattr(error, "retry_after_seconds", None) or 0.0)
 
     async def again(self) -> None:
         """Lists once more, beside the watch, and tells of all that is known as if it had changed.
@@ -269,7 +236,7 @@ class Reflector(Generic[T]):
                 if isinstance(item, BadObject):
                     continue
                 key = object_key(item.metadata)
-                old = self._objects.get(key)
+                old = self.objects.get(key)
                 # What came, went or changed meanwhile is for the watch to tell.
                 if old is not None and old.metadata.uid == item.metadata.uid:
                     version = item.metadata.resource_version
@@ -283,7 +250,7 @@ class Reflector(Generic[T]):
         Others run meanwhile: a node may look fuller than it is to them, and never emptier.
         `kept` are objects that the list holds but that cannot be read: what is known of them stays.
         """
-        known = self._objects
+        known = self.objects
         self._told = {key: one for key, one in self._told.items() if f"{key} {one[0]}" in kept}
         gone = [
             key
@@ -310,7 +277,8 @@ class Reflector(Generic[T]):
 
     # --- watch
 
-    async def _watch(self, version: str, *, unsure: bool) -> Outcome:
+    async def _watch(self) -> Wait | None:
+        version = self._course.version
         self._wiring.telemetry.add(Count.REFLECTOR_WATCHES)
         params = self._resource.params()
         params |= {
@@ -325,7 +293,7 @@ class Reflector(Generic[T]):
             self._resource.path, params=params, read_timeout_seconds=_SILENCE_SECONDS
         )
         try:
-            if unsure:
+            if self._course.unsure:
                 await anext(pages(self._client, self._resource, self._decoders, version))
             async with aclosing(stream):
                 async for chunk in stream:
@@ -342,14 +310,14 @@ class Reflector(Generic[T]):
                 return self._over(End.EXPIRED, progress)
             retry_after = getattr(error, "retry_after_seconds", None) or 0.0
             if not accepted:
-                return Failed(retry_after)
+                return self._course.failed(retry_after)
             said = isinstance(error, StatusError)
             end = End.ERROR if said else _ENDS.get(type(error), End.DROPPED)
             return self._over(end, progress, retry_after)
 
-    def _over(self, end: End, progress: _Progress, retry_after: float = 0.0) -> Ended:
+    def _over(self, end: End, progress: _Progress, retry_after: float = 0.0) -> Wait | None:
         seconds = self._wiring.clock.monotonic() - progress.began
-        return Ended(end, progress.version, progress.lines, seconds, retry_after)
+        return self._course.ended(end, progress.version, progress.lines, seconds, retry_after)
 
     async def _chunk(self, chunk: bytes, progress: _Progress) -> None:
         """Tells the whole lines of what came in, and keeps the rest for the next time."""
@@ -394,7 +362,7 @@ class Reflector(Generic[T]):
             self._forget(meta, item)
         elif kind is not _BOOKMARK:
             key = object_key(meta)
-            old = self._objects.get(key)
+            old = self.objects.get(key)
             was = old and (old.metadata.resource_version, old.metadata.uid)
             if old is None or was != (meta.resource_version, meta.uid):
                 self._put(key, old, item)
@@ -404,7 +372,7 @@ class Reflector(Generic[T]):
     def _put(self, key: str, old: T | None, new: T) -> None:
         if self._share is not None:
             self._share(new, old)
-        self._objects[key] = new
+        self.objects[key] = new
         self._told.pop(key, None)
         if old is None:
             self._handler.on_add(new)
@@ -417,9 +385,9 @@ class Reflector(Generic[T]):
     def _forget(self, meta: Identity, last: T | None = None) -> None:
         key = object_key(meta)
         self._told.pop(key, None)
-        old = self._objects.get(key)
+        old = self.objects.get(key)
         if old is not None and old.metadata.uid == meta.uid:
-            del self._objects[key]
+            del self.objects[key]
             self._handler.on_delete(old if last is None else last)
 
     # --- reports
@@ -438,7 +406,7 @@ class Reflector(Generic[T]):
         self._wiring.telemetry.add(Count.OBJECTS_UNREADABLE)
         _LOG.warning(
             "%s %s cannot be read and is skipped: %s",
-            self._resource.name,
+            self.name,
             key or "without a name",
             item.reason,
         )
@@ -459,12 +427,12 @@ class Reflector(Generic[T]):
                 _LOG.warning("the API server: %s", text)
             self._wiring.reach.told.add(text)
         elif text != self.last_error or self.failures == 1:
-            _LOG.warning("%s: %s", self._resource.name, text)
+            _LOG.warning("%s: %s", self.name, text)
         self.last_error = text
 
     def _well(self) -> None:
         if self.failures > 1:
-            _LOG.info("%s: works again after %d failures", self._resource.name, self.failures)
+            _LOG.info("%s: works again after %d failures", self.name, self.failures)
         self.failures, self.last_error = 0, ""
         self._wiring.reach.told.clear()
 

@@ -16,7 +16,7 @@ import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
-from functools import partial
+from functools import lru_cache, partial
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +25,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 import yaml
+from cachetools import TTLCache
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 from kubernetes.aio.config import ConfigException, load_incluster_config
@@ -34,7 +35,7 @@ from engine import __version__
 from engine.channels import Broken, Channels, Late, NotConnected, header_lines
 from engine.clock import Clock, SystemClock
 from engine.configuration.forms import is_address
-from engine.kube.credentials import Loader, ProgramLimits
+from engine.kube.credentials import Loader
 from engine.kube.errors import (
     Fenced,
     Interrupted,
@@ -73,6 +74,7 @@ _READS = ("list", "watch")
 _LASTING_SECONDS: Final = 30.0
 """A server that starts refuses everybody until it has loaded its roles."""
 _FORGOTTEN_SECONDS: Final = 120.0
+_MOST_FORBIDDEN: Final = 64
 _DEFAULT_TIMEOUT_SECONDS = 30.0
 _CREDENTIAL_HOOK_SECONDS = 30.0
 _NEW_CREDENTIALS_SECONDS = 5.0
@@ -152,8 +154,8 @@ class RequestOptions(TypedDict, total=False):
     """Asked when the body is about to leave, after every wait for a connection."""
 
 
-class KubeClient(Protocol):
-    """The seam at which tests put a fake API server; `Session` is the real one."""
+class Requests(Protocol):
+    """Asks the API server, itself or through the gate."""
 
     async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Response:
         """One request.
@@ -164,6 +166,10 @@ class KubeClient(Protocol):
             Interrupted: it may have been carried out (Timeout among it).
         """
         ...
+
+
+class KubeClient(Requests, Protocol):
+    """The seam at which tests put a fake API server; `Session` is the real one."""
 
     def stream(
         self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float
@@ -220,12 +226,12 @@ class Session:
         self._reloads = 0
         self._reloading = asyncio.Lock()
         self._hook_at = float("-inf")
-        self._token: str | None = None
-        self._forbidden: dict[str, tuple[float, float]] = {}
+        self._forbidden: TTLCache[str, tuple[float, float]] = TTLCache(
+            _MOST_FORBIDDEN, _FORGOTTEN_SECONDS, timer=self._clock.monotonic
+        )
         """What is refused -> when it was first, and last."""
         server = str(configuration.host).rstrip("/")
         self.server: str = without_user(server)
-        self._said: dict[str | None, str] = {}
         self._proxy = _proxy(server, configuration.proxy)
         self.telemetry = Telemetry()
         """Where requests are counted."""
@@ -257,33 +263,22 @@ class Session:
         kubeconfig: str | Path | Mapping[str, object],
         *,
         clock: Clock | None = None,
-        limits: ProgramLimits | None = None,
     ) -> Session:
         """From a kubeconfig: its path (or several, as in $KUBECONFIG) or its content.
 
         Raises:
             KubeconfigError: it cannot be read or used.
         """
-        configuration = Configuration()
-        name = "kubeconfig"
         try:
-            if not isinstance(kubeconfig, Mapping):
-                name = kubeconfig = _existing(str(kubeconfig))
-            loader = Loader(kubeconfig, limits)
-            await loader.load_and_set(configuration)
-        except _BAD_CONFIG as error:
-            raise KubeconfigError(f"{name}: {cause(error)}") from error
-        _check_url(configuration.host, f"{name}: server")
-        if configuration.proxy:
-            _check_url(configuration.proxy, f"{name}: proxy-url")
+            given = kubeconfig if isinstance(kubeconfig, Mapping) else _existing(str(kubeconfig))
+        except RuntimeError as error:
+            raise KubeconfigError(f"kubeconfig: {cause(error)}") from error
+        name = given if isinstance(given, str) else "kubeconfig"
 
-        async def reload() -> None:
-            await loader.load_and_set(configuration)
+        async def load(configuration: Configuration) -> None:
+            await Loader(given).load_and_set(configuration)
 
-        try:
-            return cls(configuration, clock=clock, reload=reload)
-        except KubeconfigError as error:
-            raise KubeconfigError(f"{name}: {error}") from error
+        return await cls._loaded(name, load, clock)
 
     @classmethod
     async def in_cluster(cls, *, clock: Clock | None = None) -> Session:
@@ -292,20 +287,30 @@ class Session:
         Raises:
             KubeconfigError: there is none.
         """
-        configuration = Configuration()
 
-        async def load() -> None:
+        async def load(configuration: Configuration) -> None:
             load_incluster_config(client_configuration=configuration)
+            _check_url(configuration.host, "KUBERNETES_SERVICE_HOST and _PORT:")
 
+        where = Path(SERVICE_TOKEN_FILENAME).parent
+        return await cls._loaded(f"service account of this pod, {where}", load, clock)
+
+    @classmethod
+    async def _loaded(
+        cls, name: str, load: Callable[[Configuration], Awaitable[None]], clock: Clock | None
+    ) -> Session:
+        configuration = Configuration()
         try:
-            await load()
+            await load(configuration)
         except _BAD_CONFIG as error:
-            where = Path(SERVICE_TOKEN_FILENAME).parent
-            raise KubeconfigError(
-                f"service account of this pod, {where}: {cause(error)}"
-            ) from error
-        _check_url(configuration.host, "KUBERNETES_SERVICE_HOST and _PORT:")
-        return cls(configuration, clock=clock, reload=load)
+            raise KubeconfigError(f"{name}: {cause(error)}") from error
+        _check_url(configuration.host, f"{name}: server")
+        if configuration.proxy:
+            _check_url(configuration.proxy, f"{name}: proxy-url")
+        try:
+            return cls(configuration, clock=clock, reload=partial(load, configuration))
+        except KubeconfigError as error:
+            raise KubeconfigError(f"{name}: {error}") from error
 
     async def __aenter__(self) -> Session:
         return self
@@ -351,7 +356,7 @@ class Session:
         try:
             while True:
                 lines = self._lines(None if body is None else content_type)
-                sent = self._token, self._reloads
+                sent = self._credentials
                 answer = await self._channels.request(
                     method,
                     path,
@@ -420,12 +425,8 @@ class Session:
 
         Berth can do without some of these; the others are silent.
         """
-        now = self._clock.monotonic()
-        return [
-            text
-            for text, (first, last) in self._forbidden.items()
-            if last - first >= _LASTING_SECONDS and now - last < _FORGOTTEN_SECONDS
-        ]
+        known = self._forbidden.items()
+        return [text for text, (first, last) in known if last - first >= _LASTING_SECONDS]
 
     def _refused(self, error: StatusError) -> None:
         found = _MAY_NOT.search(error.message) if error.code == _FORBIDDEN else None
@@ -433,11 +434,10 @@ class Session:
             return
         verb, resource, group = found.groups()
         self.telemetry.count(FORBIDDEN, verb, f"{resource}.{group}" if group else resource)
-        if verb in _READS:
-            return
-        now = self._clock.monotonic()
-        first, last = self._forbidden.get(found[0], (now, now))
-        self._forbidden[found[0]] = now if now - last > _FORGOTTEN_SECONDS else first, now
+        if verb not in _READS:
+            now = self._clock.monotonic()
+            first, _ = self._forbidden.get(found[0], (now, now))
+            self._forbidden[found[0]] = first, now
 
     def _learn_from(self, error: Exception) -> None:
         inner = getattr(error, "cause", None)
@@ -450,7 +450,7 @@ class Session:
         self.telemetry.observe(REQUEST_SECONDS, seconds, method, self._host)
 
     def _lines(self, kind: str | None) -> str:
-        """The headers, made once for bodies of that kind, or none, and a token."""
+        """The headers for a body of that kind, or none, with the token as it is now."""
         hook = self._configuration.refresh_api_key_hook
         if hook is not None and self._clock.monotonic() - self._hook_at >= _CREDENTIAL_HOOK_SECONDS:
             self._hook_at = self._clock.monotonic()
@@ -458,20 +458,7 @@ class Session:
                 hook(self._configuration)
             except _BAD_CONFIG as error:
                 _LOG.warning("token cannot be reloaded: %s", cause(error))
-        key: str | None = self._configuration.api_key.get("BearerToken")
-        if key != self._token:
-            self._token, self._said = key, {}
-        known = self._said.get(kind)
-        if known is None:
-            # As kube-scheduler: no compression, it costs both sides more than the network saves.
-            told = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": _USER_AGENT}
-            if key is not None:
-                # Files end in line breaks. What else no header can hold makes it nobody's.
-                told["Authorization"] = _INVISIBLE.sub(" ", key).strip()
-            if kind is not None:
-                told["Content-Type"] = kind
-            known = self._said[kind] = header_lines(told)
-        return known
+        return _headers(self._credentials[0], kind)
 
     @property
     def _credentials(self) -> tuple[str | None, int]:
@@ -513,6 +500,18 @@ class Session:
                 return Timeout(f"{self.server} did not answer in time")
             case _:
                 return Interrupted(f"connection to {self.server} broke: {cause(error)}")
+
+
+@lru_cache(maxsize=8)
+def _headers(token: str | None, kind: str | None) -> str:
+    # As kube-scheduler: no compression, it costs both sides more than the network saves.
+    told = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": _USER_AGENT}
+    if token is not None:
+        # Files end in line breaks. What else no header can hold makes it nobody's.
+        told["Authorization"] = _INVISIBLE.sub(" ", token).strip()
+    if kind is not None:
+        told["Content-Type"] = kind
+    return header_lines(told)
 
 
 def _with(path: str, params: Mapping[str, str] | None) -> str:

@@ -42,7 +42,7 @@ from engine.kube.errors import (
 )
 from engine.kube.gate import SLOW_DOWN_LEAST_SECONDS, Gate, Place, Priority, within
 from engine.kube.resources import KINDS, Kind
-from engine.kube.session import MERGE_PATCH, STRATEGIC_MERGE_PATCH, KubeClient, segment
+from engine.kube.session import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Requests, segment
 from engine.kube.wiring import Wiring
 from engine.objects import Pod
 from engine.pods.podinfo import PodInfo
@@ -316,7 +316,7 @@ def _said(
 
 
 async def _patch_status(
-    client: KubeClient | Place,
+    client: Requests,
     pod: PodInfo,
     conditions: list[dict[str, Any]],
     nominated: str | None = None,

@@ -63,13 +63,6 @@ class _Review(msgspec.Struct):
 _review = msgspec.json.Decoder(_Review)
 
 
-class Refusal(msgspec.Struct, frozen=True):
-    """Why a request is not answered: an HTTP status and a line."""
-
-    status: int
-    text: str
-
-
 class Access:
     """Asks the API server and remembers."""
 
@@ -89,15 +82,15 @@ class Access:
         self._client = client
         self._away = away
 
-    async def refusal(self, method: str, path: str, authorization: str) -> Refusal | None:
-        """None if the request may be answered."""
+    async def refusal(self, method: str, path: str, authorization: str) -> tuple[int, str] | None:
+        """None if the request may be answered; else the HTTP status and a line."""
         for one in self._always:
             if path.startswith(one[:-1]) if one.endswith("*") else path == one:
                 return None
         try:
             user = await self._user(authorization)
             if user is None:
-                return Refusal(401, "Unauthorized")
+                return 401, "Unauthorized"
             if _MASTERS in user.groups:
                 return None
             spec = {
@@ -111,8 +104,8 @@ class Access:
                 return None
         except KubeError as error:
             self._tell(error)
-            return Refusal(503, "the API server cannot be asked whether you may read this")
-        return Refusal(403, f'Forbidden: user "{user.username}" cannot {method.lower()} {path}')
+            return 503, "the API server cannot be asked whether you may read this"
+        return 403, f'Forbidden: user "{user.username}" cannot {method.lower()} {path}'
 
     async def _user(self, authorization: str) -> User | None:
         """Who asks; None: a token that is good for nobody."""

@@ -1,6 +1,6 @@
-"""The server's certificate: from files that others renew, or made by ourselves.
+"""The server's certificate: from files that others renew, made by ourselves, or of a Secret.
 
-Both are looked at again and again, and whose certificates clients may show with them: what is new
+All are looked at again and again, and whose certificates clients may show with them: what is new
 serves every connection made from then on. A file that cannot be read, or a certificate that ended,
 leaves the one in force and is told once.
 
@@ -16,6 +16,7 @@ import logging
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,7 +25,9 @@ import msgspec
 
 from engine.channels import certificates_in, load_pair
 from engine.clock import Clock
-from engine.kube.errors import KubeError
+from engine.kube.errors import Conflict, KubeError
+from engine.kube.session import MERGE_PATCH, KubeClient, segment
+from engine.objects import Identity
 
 if TYPE_CHECKING:
     from engine.serving.selfmade import SelfMade
@@ -251,3 +254,103 @@ def _why(error: Exception) -> str:
     name = getattr(error, "filename", None)
     what = getattr(error, "strerror", None) or str(error)
     return f"{name}: {what}" if name else what
+
+
+class Pair(msgspec.Struct, frozen=True, rename={"certificate": "tls.crt", "key": "tls.key"}):
+    """A certificate and its key (PEM), and for whom it is, as `data` of a Secret has it."""
+
+    certificate: bytes = b""
+    key: bytes = b""
+    host: bytes = b""
+
+
+class _Secret(msgspec.Struct):
+    metadata: Identity
+    data: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_secret = msgspec.json.Decoder(_Secret)
+_pair = msgspec.json.Decoder(Pair)
+
+
+@dataclass(eq=False)
+class SharedPair:
+    """A certificate that replicas share: a Secret has the pair, and clients are to trust that one.
+
+    ::
+
+        the Secret has no pair, or one that ends soon ──▶ a new one is made and written; who else
+                                     does so at the same time loses, and takes that one
+        a pair that is new to us ──▶ clients are told to trust it ──▶ it is served
+
+    Another replica serves the one of before until its next look. The Secret is there already: who
+    may change it by its name may not make one. Until it was read nobody trusts what is served.
+
+    `secret` is its namespace and name; `trust` has clients trust a certificate (PEM), and `host`
+    is the name that they know us by.
+    """
+
+    client: KubeClient
+    secret: tuple[str, str]
+    maker: SelfMade
+    trust: Callable[[bytes], Awaitable[None]]
+    clock: Clock
+    host: str
+    sleep: Sleep = asyncio.sleep
+    until: float = field(default=0.0, init=False)
+    """When what is served ends, in epoch seconds; 0 before the Secret was read."""
+
+    def __post_init__(self) -> None:
+        namespace, self._name = self.secret
+        self._path = f"/api/v1/namespaces/{segment(namespace)}/secrets/{segment(self._name)}"
+        self.served = Served()
+        certificate, key, _ = self.maker.make(self.host, self._now())
+        self.served.put(certificate, key)
+        self._serving = b""
+
+    async def run(self) -> None:
+        """Looks after it until cancelled."""
+        await repeated("the certificate cannot be renewed or trusted", self.look, self.sleep)
+
+    async def look(self) -> None:
+        """Looks at the Secret, has its certificate trusted, and serves it.
+
+        Raises:
+            KubeError: the server could not be asked, or refuses.
+        """
+        pair = await self._pair()
+        await self.trust(pair.certificate)
+        if pair.certificate == self._serving:
+            return
+        self.served.put(pair.certificate, pair.key)
+        self._serving = pair.certificate
+        self.until = self.maker.good_until(pair.certificate).timestamp()
+        _LOG.info('Serving the certificate of a Secret secret="%s"', self._name)
+
+    async def _pair(self) -> Pair:
+        answer = await self.client.request("GET", self._path)
+        secret = answer.decoded(_secret.decode, f"Secret {self._name}")
+        try:
+            pair = _pair.decode(secret.data)
+        except msgspec.DecodeError:
+            pair = Pair()
+        good = lasts(self.maker, pair.certificate, pair.key, self._now())
+        good = good and pair.host == self.host.encode()
+        return pair if good else await self._made(secret.metadata)
+
+    async def _made(self, meta: Identity) -> Pair:
+        certificate, key, until = self.maker.make(self.host, self._now())
+        new = Pair(certificate, key, self.host.encode())
+        body = {"metadata": {"resourceVersion": meta.resource_version}, "data": new}
+        answer = await self.client.request(
+            "PATCH", self._path, body=msgspec.json.encode(body), content_type=MERGE_PATCH
+        )
+        try:
+            answer.checked()
+        except Conflict:
+            return await self._pair()
+        _LOG.info('Made a certificate for="%s" until="%s"', self.host, until.date())
+        return new
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self.clock.time(), UTC)

@@ -8,21 +8,18 @@ Source: prometheus.io/docs/instrumenting/exposition_formats, and writing_clientl
 from __future__ import annotations
 
 import math
-import os
 import resource
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+from engine.clock import Clock
 from engine.telemetry import Histogram, Kind, Labels, Metric, Telemetry
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _PROC: Final = Path("/proc/self")
-_TICKS: Final = float(os.sysconf("SC_CLK_TCK")) if hasattr(os, "sysconf") else 100.0
 _PAGE: Final = resource.getpagesize()
-_START_FIELD: Final = 19
-"""Of `stat`, counted behind the name in brackets."""
 
 Families = Iterable[tuple[Metric, Mapping[Labels, float | Histogram]]]
 
@@ -82,16 +79,21 @@ def _number(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(float(value))
 
 
-def measure_process(telemetry: Telemetry) -> None:
-    """Has them read when somebody asks; where there is no /proc, only what is there without."""
+def measure_process(telemetry: Telemetry, clock: Clock) -> None:
+    """Has them read when somebody asks; where there is no /proc, only what is there without.
+
+    The process starts when this is called, or moments before.
+    """
+    began = clock.time()
 
     def have(name: str, kind: Kind, text: str, read: Callable[[], float]) -> None:
         telemetry.read(Metric(name, kind, text), lambda: {(): float(read())})
 
     have("process_cpu_seconds_total", Kind.COUNTER, "CPU time, user and system.", _cpu_seconds)
+    have("process_start_time_seconds", Kind.GAUGE, "Start, in seconds of Unix time.", lambda: began)
     if not _PROC.exists():
         return
-    began, files = _started(), _PROC / "fd"
+    files = _PROC / "fd"
     have("process_resident_memory_bytes", Kind.GAUGE, "Memory in use.", lambda: _statm(1))
     have("process_virtual_memory_bytes", Kind.GAUGE, "Address space.", lambda: _statm(0))
     have("process_open_fds", Kind.GAUGE, "Open files.", lambda: sum(1 for _ in files.iterdir()))
@@ -101,7 +103,6 @@ def measure_process(telemetry: Telemetry) -> None:
         "Files that may be open.",
         lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0],
     )
-    have("process_start_time_seconds", Kind.GAUGE, "Start, in seconds of Unix time.", lambda: began)
 
 
 def _cpu_seconds() -> float:
@@ -111,13 +112,3 @@ def _cpu_seconds() -> float:
 
 def _statm(field: int) -> int:
     return int((_PROC / "statm").read_text().split()[field]) * _PAGE
-
-
-def _started() -> float:
-    ticks = float((_PROC / "stat").read_text().rpartition(")")[2].split()[_START_FIELD])
-    boot = next(
-        float(line.split()[1])
-        for line in Path("/proc/stat").read_text().splitlines()
-        if line.startswith("btime ")
-    )
-    return boot + ticks / _TICKS

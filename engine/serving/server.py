@@ -33,8 +33,7 @@ from aiohttp import web
 
 from engine.clock import Clock
 from engine.serving.access import Access
-from engine.serving.certificates import CertificateFiles, Certificates, Served
-from engine.serving.shared import SharedPair
+from engine.serving.certificates import CertificateFiles, Certificates, Served, SharedPair
 from engine.tasks import tasks
 from engine.text.display import one_line
 
@@ -275,7 +274,7 @@ class Server:
         header = request.headers.get("Authorization", "")
         refusal = await self.access.refusal(request.method, path, header)
         if refusal is not None:
-            return _text(refusal.status, refusal.text)
+            return _text(*refusal)
         call = self._site.calls.get(path)
         if call is not None:
             if self._options.client_ca and not request.get_extra_info("peercert"):

@@ -14,6 +14,7 @@ import math
 import re
 import ssl
 from base64 import b64encode
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from threading import Thread
 from time import sleep
 from types import SimpleNamespace
 from typing import Final, TypeVar
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from urllib.parse import unquote, urlencode, urlsplit
 
 import msgspec
 from certifi import where
@@ -165,7 +166,8 @@ class _Session:
         """
         assert self.loop is not None
         parts = urlsplit(url)
-        headers = {**_basic(parts.username, parts.password), **headers}
+        if parts.username is not None:
+            headers = {**_basic(unquote(parts.username), unquote(parts.password or "")), **headers}
         tls = self._trusted() if parts.scheme == "https" else None
         channels = Channels(url, tls, most_body_bytes=self.most_bytes)
         asking = channels.ask_once(method, f"?{urlencode(params)}", headers, timeout)
@@ -202,12 +204,8 @@ class _Session:
         return self._tls
 
 
-def _basic(user: str | None, password: str | None) -> dict[str, str]:
-    """What a user in the address means."""
-    if user is None:
-        return {}
-    pair = f"{unquote(user)}:{unquote(password or '')}".encode()
-    return {"Authorization": f"Basic {b64encode(pair).decode()}"}
+def _basic(user: str, password: str) -> dict[str, str]:
+    return {"Authorization": f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"}
 
 
 def _why(error: BaseException) -> str:
@@ -281,6 +279,14 @@ def parse_vector(
     return parsed
 
 
+class _Turn(msgspec.Struct):
+    """When a question, or the server, was asked, how often it failed on end (times: monotonic)."""
+
+    asked: float = -math.inf
+    streak: int = 0
+    alone_until: float = -math.inf
+
+
 @dataclass(eq=False)
 class PrometheusRefresher:
     """Keeps a store fresh. Run `run` as a task; `came` is called after each answer.
@@ -300,10 +306,7 @@ class PrometheusRefresher:
 
     def __post_init__(self) -> None:
         self._url = self.section.url or ""
-        self._asked: dict[Question, float] = {}
-        self._streaks: dict[Question, int] = {}
-        self._alone_until: dict[Question, float] = {}
-        """Until when a question, or the server, is left alone (monotonic)."""
+        self._turns: defaultdict[Question, _Turn] = defaultdict(_Turn)
         self._session = _Session(self.section)
         self._connect = PrometheusConnect(
             url=self._url.rstrip("/"), session=self._session, timeout=self.section.timeout_seconds
@@ -318,22 +321,20 @@ class PrometheusRefresher:
     async def turn(self) -> float:
         """Asks the questions that are due now; returns the seconds until the next one is."""
         questions = self.store.questions()
-        for kept in (self._asked, self._streaks, self._alone_until):
-            for question in kept.keys() - questions.keys() - {_SERVER}:
-                del kept[question]
-        for question in sorted(questions, key=lambda q: self._asked.get(q, -math.inf)):
+        for gone in self._turns.keys() - questions.keys() - {_SERVER}:
+            del self._turns[gone]
+        for question in sorted(questions, key=lambda q: self._turns[q].asked):
             if self._due_in(question, questions[question]) <= 0.0:
                 await self._ask(question, questions[question])
         return min((self._due_in(q, e) for q, e in questions.items()), default=_IDLE_SECONDS)
 
     def _due_in(self, question: Question, every: float) -> float:
-        now = self.clock.monotonic()
-        due = self._asked.get(question, -math.inf) + every
-        alone = max(self._alone_until.get(key, -math.inf) for key in (question, _SERVER))
-        return max(0.0, due - now, alone - now)
+        own, server = self._turns[question], self._turns[_SERVER]
+        due = max(own.asked + every, own.alone_until, server.alone_until)
+        return max(0.0, due - self.clock.monotonic())
 
     async def _ask(self, question: Question, every: float) -> None:
-        self._asked[question] = self.clock.monotonic()
+        self._turns[question].asked = self.clock.monotonic()
         self.telemetry.add(Count.SIGNAL_QUERIES)
         try:
             self._session.loop = asyncio.get_running_loop()
@@ -342,14 +343,14 @@ class PrometheusRefresher:
             self._server_away(str(error), every)
             return
         except _Refused as error:
-            self._streaks.pop(_SERVER, None)  # it answered, if only with a refusal
+            self._turns[_SERVER].streak = 0  # it answered, if only with a refusal
             self._leave_alone(question, every)
             self.telemetry.add(Count.SIGNAL_ERRORS)
             if self.store.fail(question, str(error)):
                 _LOG.warning("metric %s: %s", self.store.names(question), error)
             return
         for answered in (_SERVER, question):
-            self._streaks.pop(answered, None)
+            self._turns[answered].streak = 0
         self.store.ingest(question, answer, matched)
         self.came()
         while answer:
@@ -370,12 +371,12 @@ class PrometheusRefresher:
             )
 
     def _leave_alone(self, key: Question, every: float) -> None:
-        streak = self._streaks.get(key, 0)
-        self._streaks[key] = streak + 1
-        pause = min(every * 2.0**streak, _MOST_SECONDS)
+        turn = self._turns[key]
+        pause = min(every * 2.0**turn.streak, _MOST_SECONDS)
+        turn.streak += 1
         if self.random is not None:
             pause *= 1.0 + _SPREAD * self.random.random()
-        self._alone_until[key] = self.clock.monotonic() + pause
+        turn.alone_until = self.clock.monotonic() + pause
 
     # --- in a thread
 
@@ -400,8 +401,7 @@ class PrometheusRefresher:
         if section.token_file is not None:
             headers["Authorization"] = f"Bearer {_secret('token', section.token_file)}"
         if section.password_file is not None:
-            password = _secret("password", section.password_file)
-            headers |= _basic(quote(section.username or ""), quote(password))
+            headers |= _basic(section.username or "", _secret("password", section.password_file))
         return headers
 
 

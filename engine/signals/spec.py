@@ -75,7 +75,7 @@ class SignalSpec(msgspec.Struct, frozen=True):
         return Question(self.query, by, self.of, self.source)
 
 
-class SignalStatus(msgspec.Struct, frozen=True):
+class SignalStatus(msgspec.Struct, frozen=True, rename="camel"):
     """How a metric is, for users.
 
     `matched` is how many there are with a sample: of nodes and of domains the nodes, else those

@@ -1,27 +1,65 @@
-"""Lists and watches that are not always there: what each of them waits for, and what it feeds."""
+"""Lists and watches that are not always there: what each of them waits for, and what it feeds.
+
+Besides lists for the cache these are two kinds of metrics. `usage` asks the metrics API as often as
+policies want. `object` watches fields of objects of any kind but Secrets: a kind is `GROUP/PLURAL`;
+the group of the core is `core`, `v1` or empty. Which version of it the server has is asked before
+each list. Of an object its name, labels and the numbers read are kept.
+"""
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+from msgspec.structs import force_setattr, replace
+
+from dsl.quantities import parse_number, parse_time
+from dsl.types import is_missing
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.eventhandlers import as_far_as_legible
-from engine.framework.events import Action, ClusterEvent, Resource
-from engine.kube.errors import KubeError
+from engine.framework.events import Action, ClusterEvent
+from engine.framework.events import Resource as Wakes
+from engine.kube.errors import KubeError, NotFound, StatusError
+from engine.kube.listing import list_all
+from engine.kube.protocol import Phase, Wait
 from engine.kube.reflector import Handler, Reflector
+from engine.kube.resources import Resource
+from engine.kube.session import KubeClient, segment
 from engine.kube.wiring import Wiring
-from engine.objects import Pod
+from engine.objects import Identity, Pod, ResourceList, object_key
+from engine.objects.ondemand import Metadata
 from engine.policy.podreads import finished_at
 from engine.queue import SchedulingQueue
+from engine.signals.samples import Series
+from engine.signals.spec import Question
+from engine.signals.store import SignalStore
+from engine.text.quantity import parse
 
-FINISHED_CAME: Final = ClusterEvent(Resource.FINISHED_POD, Action.ADD)
-FINISHED_WENT: Final = ClusterEvent(Resource.FINISHED_POD, Action.DELETE)
+_LOG = logging.getLogger(__name__)
+
+FINISHED_CAME: Final = ClusterEvent(Wakes.FINISHED_POD, Action.ADD)
+FINISHED_WENT: Final = ClusterEvent(Wakes.FINISHED_POD, Action.DELETE)
 _FORBIDDEN: Final = "403"
 _AGAIN_SECONDS: Final = 1.0
+USAGE: Final = "usage"
+_NANO: Final = 1e9
+_LEAST_SECONDS: Final = 1.0
+_ASK_AGAIN_SECONDS: Final = 5.0
+_UNAVAILABLE: Final = 503
+OBJECT: Final = "object"
+_CORE: Final = ("", "core", "v1")
+SECRETS: Final = frozenset({f"{group}/secrets" for group in _CORE})
+"""They are read by no policy."""
+_METADATA: Final = "metadata"
+_DIGITS: Final = 9
+"""Of a place in a list, at most."""
+#: Names by which a metric says whose it is, and that are an object's own.
+_OWN_NAMES: Final = frozenset({"name", "workload", "pod"})
 
 
 class Source(ABC):
@@ -119,3 +157,277 @@ class PodParts(Source):
                 self._awaited = f"pods once more ({error})"
                 await self.wiring.sleep(_AGAIN_SECONDS)
         self.done()
+
+
+# ---- metrics from `usage`
+
+
+class _Container(msgspec.Struct, frozen=True):
+    usage: ResourceList = {}
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What a node uses, or the containers of a pod, and when that was measured.
+
+    Source: k8s.io/metrics/pkg/apis/metrics/v1beta1.
+    """
+
+    metadata: Identity = Identity()
+    timestamp: str = ""
+    usage: ResourceList | None = None
+    containers: list[_Container] | None = None
+
+    def parts(self) -> Sequence[ResourceList]:
+        """What is to be added up."""
+        if self.usage is not None:
+            return (self.usage,)
+        return tuple(one.usage for one in self.containers or ())
+
+
+@dataclass(eq=False)
+class UsageSource(Source):
+    """What each `node` or each `pod` uses; see `sources.Source`."""
+
+    of: str
+    client: KubeClient
+    store: SignalStore
+    wiring: Wiring
+    came: Callable[[], None]
+
+    def __post_init__(self) -> None:
+        self._resource = Resource(Usage, f"/apis/metrics.k8s.io/v1beta1/{self.of}s")
+        self._answered = False
+        self._error = ""
+        self._found: Sequence[Usage] = ()
+
+    def awaited(self) -> str:
+        """See `Source`: there once it answered, or said that it is not there."""
+        if self._answered:
+            return ""
+        what = f"the usage of {self.of}s (metrics.k8s.io)"
+        return f"{what}: {self._error}" if self._error else what
+
+    async def run(self) -> None:
+        """See `Source`."""
+        while True:
+            wait = _ASK_AGAIN_SECONDS
+            try:
+                found = await list_all(self.client, self._resource)
+            except KubeError as error:
+                self._failed(error)
+            else:
+                self._answered, self._error, self._found = True, "", found
+                self.feed()
+                every = self._questions().values()
+                wait = max(_LEAST_SECONDS, min(every, default=_ASK_AGAIN_SECONDS))
+            self.came()
+            await self.wiring.sleep(wait)
+
+    def feed(self) -> None:
+        """See `Source`."""
+        for question in self._questions() if self._answered and not self._error else ():
+            self.store.ingest(question, series_of(self._found, question, self.wiring.clock.time()))
+
+    def _questions(self) -> Mapping[Question, float]:
+        questions = self.store.questions(USAGE)
+        return {one: every for one, every in questions.items() if one.of == self.of}
+
+    def _failed(self, error: KubeError) -> None:
+        # A cluster without the API, or whose metrics server is away, has no values for now.
+        away = isinstance(error, StatusError) and error.code == _UNAVAILABLE
+        self._answered |= away or isinstance(error, NotFound)
+        if str(error) != self._error:
+            _LOG.warning("the usage of %ss is unknown: %s", self.of, error)
+        self._error = str(error)
+        for question in self._questions():
+            self.store.fail(question, str(error))
+
+
+def series_of(found: Sequence[Usage], question: Question, now: float) -> list[Series]:
+    """The samples of `cpu` (cores) or `memory` (bytes)."""
+    series = []
+    for one in found:
+        try:
+            amounts = [parse(part.get(question.query, 0)).nano / _NANO for part in one.parts()]
+        except ValueError:
+            continue
+        meta, at = one.metadata, parse_time(one.timestamp)
+        names = (meta.name,) if question.of == "node" else (meta.namespace, meta.name)
+        if amounts:
+            series.append(Series(names, sum(amounts), now if at != at else at))
+    return series
+
+
+# ---- metrics from `object`
+
+
+class _Version(msgspec.Struct, frozen=True):
+    version: str
+
+
+class _Group(msgspec.Struct, frozen=True):
+    versions: list[_Version] = []
+
+
+class _Resources(msgspec.Struct, frozen=True):
+    resources: list[Identity] = []
+
+
+_group, _resources = msgspec.json.Decoder(_Group), msgspec.json.Decoder(_Resources)
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What is kept of an object: who it is, and its numbers by path, None where it has none."""
+
+    name: str
+    namespace: str
+    labels: Mapping[str, str]
+    numbers: Mapping[str, float | None]
+
+
+class _Moving(Reflector[Any]):
+    """Objects that a server may come to have in another version, where they are listed then."""
+
+    async def _list(self) -> Wait | None:
+        try:
+            self._resource = replace(self._resource, path=await self._find())
+        except KubeError as error:
+            return self._no_list(error, while_paging=False)
+        return await super()._list()
+
+    async def _find(self) -> str:
+        """The path of the collection, in the version that the server likes most of those it has.
+
+        Raises:
+            KubeError: it is not there, or that cannot be told.
+        """
+        _, root, group, *_, plural = self._resource.path.split("/")
+        if root == "api":
+            return self._resource.path
+        path = f"/apis/{group}"
+        found = (await self._client.request("GET", path)).decoded(_group.decode, path)
+        for one in found.versions:  # the preferred one first
+            there = f"{path}/{segment(one.version)}"
+            answer = await self._client.request("GET", there)
+            kinds = answer.decoded(_resources.decode, there).resources
+            if any(kind.name == plural for kind in kinds):
+                return f"{there}/{plural}"
+        raise NotFound(404, "", f"no version of {group} has {plural}")
+
+
+@dataclass(eq=False)
+class ObjectSource(Handler[Any], Source):
+    """The objects of one kind; see `sources.Source`."""
+
+    kind: str
+    paths: Collection[str]
+    client: KubeClient
+    store: SignalStore
+    wiring: Wiring
+    came: Callable[[], None]
+    news: bool = field(default=False, init=False)
+    """Whether something has changed since it was fed."""
+
+    def __post_init__(self) -> None:
+        group, plural = map(segment, self.kind.partition("/")[::2])
+        path = f"/api/v1/{plural}" if group in _CORE else f"/apis/{group}/*/{plural}"
+        resource = Resource(struct_of(self.paths), path)
+        self._reflector = _Moving(self.client, resource, self, self.wiring)
+        self._known: dict[str, Known] = {}
+
+    # ---- the source
+
+    def awaited(self) -> str:
+        """See `Source`: there once it was listed, or is no kind that the server has."""
+        error = self._reflector.last_error
+        if self._reflector.synced.is_set():
+            return ""
+        return f"{self.kind} ({error})" if error else self.kind
+
+    async def run(self) -> None:
+        """See `Source`."""
+        await self._reflector.run()
+
+    @property
+    def whole(self) -> bool:
+        """Whether what is known is all that there was at one time: half a list is not."""
+        return not self.awaited() and self._reflector.phase is not Phase.LISTING
+
+    def feed(self) -> None:
+        """See `Source`: each metric of these fields gets all that there is."""
+        self.news = False
+        now = self.wiring.clock.time()
+        for question in self.store.questions(OBJECT):
+            kind, _, path = question.query.partition("#")
+            if kind == self.kind and path in self.paths:
+                found = ((_names(one, question), one.numbers[path]) for one in self._known.values())
+                series = [Series(names, value, now) for names, value in found if value is not None]
+                self.store.replace(question, series)
+
+    # ---- the handler of its watch
+
+    def on_add(self, item: Any) -> None:  # noqa: ANN401 - a struct made for these fields
+        """The object is new, or changed."""
+        numbers = {path: _number(item, path.split(".")) for path in self.paths}
+        for name in type(item).__struct_fields__:
+            if name != _METADATA:
+                force_setattr(item, name, None)  # it was read, and may be large
+        meta: Metadata = item.metadata
+        known = Known(meta.name, meta.namespace, meta.labels or {}, numbers)
+        key = object_key(meta)
+        if known != self._known.get(key):
+            self._known[key] = known
+            self._changed()
+
+    def on_delete(self, item: Any) -> None:  # noqa: ANN401 - see `on_add`
+        """The object is gone."""
+        self._known.pop(object_key(item.metadata), None)
+        self._changed()
+
+    def on_synced(self) -> None:
+        """All that there were are told."""
+        self._changed()
+
+    def _changed(self) -> None:
+        self.news = True
+        self.came()
+
+
+def struct_of(paths: Collection[str]) -> type[Any]:
+    """A struct with what these paths begin with; nothing else of the object is decoded."""
+    first = {path.partition(".")[0] for path in paths} - {_METADATA}
+    # No kind has a field of another name: such a path leads nowhere.
+    fields = [(name, Any, None) for name in sorted(first) if name.isidentifier() and name[0] != "_"]
+    return msgspec.defstruct("Object", [(_METADATA, Metadata, Metadata()), *fields], frozen=True)
+
+
+def _number(there: Any, path: Sequence[str]) -> float | None:  # noqa: ANN401 - any JSON value
+    """The number at a path; a quantity, a time or a truth value is one, too."""
+    for part in path:
+        if isinstance(there, dict):
+            there = there.get(part)
+        elif isinstance(there, list):
+            at = int(part) if part.isdecimal() and len(part) <= _DIGITS else len(there)
+            there = there[at] if at < len(there) else None
+        else:
+            there = None if part.startswith("_") else getattr(there, part, None)
+    if there in ("true", "false"):  # ConfigMaps hold texts alone
+        there = there == "true"
+    if isinstance(there, bool | int | float):
+        return float(there)
+    if not isinstance(there, str):
+        return None
+    number = parse_number(there)
+    number = parse_time(there) if is_missing(number) else number
+    return None if is_missing(number) else number
+
+
+def _names(one: Known, question: Question) -> tuple[str, ...]:
+    """What says whose value an object's is: its own name, its namespace, or a label of it."""
+    if question.of == "namespace":
+        return (one.namespace or one.name,)
+    # Without `by` the labels that are usual for series: objects are named like nodes instead.
+    if question.of == "node" and len(question.by) > 1:
+        return (one.name,)
+    own = {"namespace": one.namespace, **dict.fromkeys(_OWN_NAMES, one.name)}
+    return tuple([own[by] if by in own else one.labels.get(by, "") for by in question.by])

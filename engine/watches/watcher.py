@@ -29,9 +29,16 @@ from engine.policy.needs import Needs
 from engine.queue import QueuedPod, SchedulingQueue
 from engine.signals.spec import NODE, SignalSpec
 from engine.signals.store import SignalStore
-from engine.watches.objects import OBJECT, SECRETS, ObjectSource
-from engine.watches.sources import FinishedHandler, Listed, PodParts, Source
-from engine.watches.usage import UsageSource
+from engine.watches.sources import (
+    OBJECT,
+    SECRETS,
+    FinishedHandler,
+    Listed,
+    ObjectSource,
+    PodParts,
+    Source,
+    UsageSource,
+)
 
 _QUEUE_CHANGED: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.UPDATE_OTHER)
 _PROMISED: Final = ClusterEvent(Resource.NOMINATION, Action.UPDATE_OTHER)

@@ -29,20 +29,20 @@ from engine.kube.wiring import Wiring, connect, keep_asking
 from engine.plugins.profiles import make_profiles
 from engine.policy import lastgood
 from engine.policy.reloader import Kept
-from engine.serving.certificates import Certificates, repeated
+from engine.serving.certificates import Certificates, SharedPair, repeated
 from engine.serving.exposition import CONTENT_TYPE, exposition, measure_process
 from engine.serving.server import PING, Call, Check, Page, Server, ServerOptions, Site
-from engine.serving.shared import SharedPair
-from engine.tasks import tasks
+from engine.tasks import first, tasks
 from engine.telemetry import WEBHOOK_CERTIFICATE_ENDS, Telemetry
 from engine.text import wire
-from engine.webhook.judging import Judge
+from engine.webhook.judging import MOST_BYTES, Judge
 from engine.webhook.registration import PATH, Place, Registration
-from engine.webhook.reviews import MOST_BYTES
 
 _LOG = logging.getLogger(__name__)
 
 _SLICE_SECONDS: Final = 0.01
+_LOOK_SECONDS: Final = 0.5
+"""How often it is looked whether a folder, or the clock, has brought something."""
 _ASK_SECONDS: Final = 1.5
 """With what judging may take still less than the API server waits."""
 PORT: Final = 9443
@@ -90,7 +90,7 @@ class Webhook:
         self._work = asyncio.Event()
         self._told = ""
         self.telemetry = Telemetry()
-        measure_process(self.telemetry)
+        measure_process(self.telemetry, clock)
         self.in_force = InForce(
             options.settings,
             Callbacks(wake=self._work.set, without="changes are checked without it"),
@@ -189,22 +189,14 @@ class Webhook:
         return f"not listed yet: {', '.join(missing)}" if missing else ""
 
     async def _keep_up(self) -> None:
-        background = self.in_force.background
         while True:
             self._work.clear()
             until = self._clock.monotonic() + _SLICE_SECONDS
-            busy = False
-            for one in background:
-                busy |= one.step(until)
-            if busy:
+            busy = [one.step(until) for one in self.in_force.background]
+            if any(busy):
                 await asyncio.sleep(0)
-                continue
-            due = [at for one in background if (at := one.due) is not None]
-            rest = max(0.0, min(due) - self._clock.monotonic()) if due else None
-            try:
-                await asyncio.wait_for(self._work.wait(), rest)
-            except TimeoutError:
-                continue
+            else:
+                await first(self._work.wait(), asyncio.sleep(_LOOK_SECONDS))
 
     async def _remembered(self, keeper: Keeper | None) -> Mapping[str, Kept]:
         """What the leader keeps: texts that it took back, and the size of the cluster."""

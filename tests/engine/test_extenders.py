@@ -22,7 +22,7 @@ from engine.configuration.settings import ConfigError, Settings, parse
 from engine.cycle import conclude, decide, feasible
 from engine.extenders import messages
 from engine.extenders.client import ExtenderError, Extenders
-from engine.extenders.edge import ExtenderBinder, WholeObjects
+from engine.extenders.lane import ExtenderBinder, WholeObjects
 from engine.framework.edge import BindOutcome
 from engine.framework.effects import Bind
 from engine.framework.opinion import LEFT_OUT, NOT_ASKED, Opinion, Scored

@@ -27,10 +27,8 @@ from engine.policy.podreads import finished_at
 from engine.signals.spec import Question, SignalSpec
 from engine.signals.store import SignalStore
 from engine.telemetry import Telemetry
-from engine.watches import Watcher
-from engine.watches.objects import ObjectSource, struct_of
-from engine.watches.usage import UsageSource
-from engine.watches.watcher import signal_spec
+from engine.watches.sources import ObjectSource, UsageSource, struct_of
+from engine.watches.watcher import Watcher, signal_spec
 from tests.builders import Cache, make_node, make_pod
 from tests.engine.test_app import Process, embedded, process, settings_of
 from tests.engine.test_reads import OWNED, OWNER, furnish, named

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.kube.decoding import BadObject, Decoders
 from engine.kube.errors import NotFound, status_error
+from engine.kube.listing import BadObject, Decoders
 from engine.objects import Described, Pod
 from engine.text.wire import decode, flattened
 

@@ -9,7 +9,7 @@ import sys
 from engine.clock import ManualClock
 from engine.eventhandlers import EventHandlers
 from engine.framework.status import Status
-from engine.kube.decoding import Decoders
+from engine.kube.listing import Decoders
 from engine.kube.sharing import PodSharing
 from engine.objects import Pod, object_key
 from engine.queue import QueueHooks, SchedulingQueue

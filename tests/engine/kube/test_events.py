@@ -14,8 +14,7 @@ from engine.framework.edge import EventSink
 from engine.framework.effects import Emit, pod_event
 from engine.kube.errors import Unreachable
 from engine.kube.events import EventSettings, KubeEventSink, cut_note
-from engine.kube.gate import Gate, Priority
-from engine.kube.limiter import AdaptiveLimit
+from engine.kube.gate import AdaptiveLimit, Gate, Priority
 from engine.kube.session import Response
 from engine.kube.wiring import Wiring
 from engine.objects import ObjectMeta, Pod, PodSpec

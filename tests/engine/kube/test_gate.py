@@ -15,8 +15,7 @@ from engine.framework.edge import BindOutcome
 from engine.framework.effects import Bind, Emit, SetUnschedulable
 from engine.kube.errors import Fenced, Timeout, Unreachable
 from engine.kube.events import KubeEventSink
-from engine.kube.gate import Gate, Priority, within
-from engine.kube.limiter import AdaptiveLimit
+from engine.kube.gate import AdaptiveLimit, Gate, Priority, within
 from engine.kube.session import Response
 from engine.kube.wiring import Wiring, keep_asking
 from engine.kube.writer import KubeBinder, KubePodStatusWriter
@@ -189,15 +188,6 @@ async def test_a_429_pauses_all_but_the_lease(bench: Bench) -> None:
     assert [path for _, _, path in bench.server.asked] == ["event", "lease"]
     await bench.advance(0.2)
     assert [path for _, _, path in bench.server.asked[2:]] == ["BINDING", "CONDITION", "EVENT"]
-
-
-@with_bench
-async def test_a_disruption_budget_is_no_reason_to_slow_down(bench: Bench) -> None:
-    body = b'{"code":429,"details":{"causes":[{"reason":"DisruptionBudget"}]}}'
-    bench.server.answers = [Response(429, {}, body)]
-    await bench.gate.lane(V).request("POST", "/eviction")
-    await bench.gate.lane(B).request("POST", "/binding")
-    assert [at for at, _, _ in bench.server.asked] == [0.0, 0.0]
 
 
 # ---- a server that is away -----------------------------------------------------------------------

@@ -47,12 +47,12 @@ class Server:
         return Response(200, {}, b"{}")
 
 
-def keeper(server, writer=""):
+def keeper(server):
     async def sleep(_seconds):
         await asyncio.sleep(0)
 
     wiring = Wiring(ManualClock(), Telemetry(), sleep=sleep)
-    return Keeper(server, wiring, "berth-system/berth", writer)
+    return Keeper(server, wiring, "berth-system/berth")
 
 
 async def kept(server, *values):
@@ -273,19 +273,6 @@ async def test_who_goes_back_to_what_is_kept_says_no_longer_why_it_was_not(bad):
     rules[0], server.request = b"good", well
     await one.flush()
     assert not one.not_kept
-
-
-async def test_two_that_keep_in_one_place_are_told_of_each_other(caplog):
-    server = Server()
-    both = {keeper(server, name): name for name in ("host-1", "host-2")}
-    for _ in range(2):
-        for one, rules in both.items():
-            one.keep(partial(str.encode, rules))
-            await one._is_changed()
-            await one.flush()
-    [to_1, to_2] = caplog.messages
-    assert "by two schedulers, host-2 and this one, host-1: give each a policies.state" in to_1
-    assert "by two schedulers, host-1 and this one, host-2: give each a policies.state" in to_2
 
 
 async def test_who_finds_that_what_it_knows_of_is_gone_writes_it():

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from random import Random
+from typing import Any, NamedTuple
 
 import hypothesis.strategies as st
 import pytest
@@ -11,26 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from msgspec.structs import force_setattr, replace
 
 from engine.clock import ManualClock
-from engine.kube.reflector import (
-    Action,
-    End,
-    Ended,
-    Failed,
-    List,
-    Listed,
-    ListExpired,
-    Missing,
-    Outcome,
-    Phase,
-    Reflector,
-    State,
-    Wait,
-    Waited,
-    Watch,
-    Wiring,
-    step,
-)
+from engine.kube.protocol import Course, End, Phase, Wait
+from engine.kube.reflector import Reflector
 from engine.kube.resources import pods
+from engine.kube.wiring import Wiring
 from engine.objects import Pod
 from engine.telemetry import Count, Telemetry
 from tests.effort import examples
@@ -38,125 +23,170 @@ from tests.engine.kube.recording import Recorder
 from tests.scenarios.fake_server import FakeServer
 
 
-def walk(*outcomes: Outcome, state: State | None = None) -> tuple[State, list[Action]]:
-    state = state or State()
-    actions: list[Action] = []
-    for outcome in outcomes:
-        state, action = step(state, outcome)
-        actions.append(action)
-    return state, actions
+class List(NamedTuple):
+    version: str
+    paged: bool
+
+
+class Watch(NamedTuple):
+    version: str
+    unsure: bool = False
+
+
+Action = List | Watch | Wait
+Outcome = tuple[str, dict[str, Any]]
+"""A method of `Course`, and what it is told."""
+
+
+def listed(version: str) -> Outcome:
+    return "listed", {"version": version}
+
+
+def list_expired(while_paging: bool) -> Outcome:
+    return "list_expired", {"while_paging": while_paging}
+
+
+def missing(kept: bool = False) -> Outcome:
+    return "missing", {"kept": kept}
+
+
+def failed(retry_after: float = 0.0) -> Outcome:
+    return "failed", {"retry_after": retry_after}
+
+
+def ended(end: End, version: str, lines: int, seconds: float) -> Outcome:
+    return "ended", {"end": end, "version": version, "lines": lines, "seconds": seconds}
+
+
+def waited(back: bool = False) -> Outcome:
+    return "go_on", {"back": back}
+
+
+def step(course: Course, outcome: Outcome) -> Action:
+    method, told = outcome
+    wait = getattr(course, method)(**told)
+    if wait is not None:
+        return wait
+    if course.version:
+        return Watch(course.version, course.unsure)
+    return List(course.ask, course.paged)
+
+
+def walk(*outcomes: Outcome, course: Course | None = None) -> tuple[Course, list[Action]]:
+    course = course or Course()
+    return course, [step(course, outcome) for outcome in outcomes]
 
 
 class TestStep:
     def test_a_list_is_watched_from_its_version(self) -> None:
-        state, actions = walk(Listed("7"))
-        assert actions == [Watch("7")]
-        assert state.phase is Phase.WATCHING
+        course, actions = walk(listed("7"), waited())
+        assert actions == [Watch("7")] * 2
+        assert course.phase is Phase.WATCHING
 
     def test_a_watch_that_closes_goes_on_where_it_was(self) -> None:
-        _, actions = walk(Listed("7"), Ended(End.CLOSED, "9", 3, 400.0))
+        _, actions = walk(listed("7"), ended(End.CLOSED, "9", 3, 400.0))
         assert actions[-1] == Watch("9")
 
     def test_a_watch_that_closes_at_once_is_not_hammered(self) -> None:
-        _, actions = walk(Listed("7"), Ended(End.CLOSED, "7", 0, 0.1), Waited())
+        _, actions = walk(listed("7"), ended(End.CLOSED, "7", 0, 0.1), waited())
         assert isinstance(actions[1], Wait)
         assert actions[2] == Watch("7")
 
     def test_expired_lists_not_older_then_newest_then_in_one_piece(self) -> None:
         _, actions = walk(
-            Listed("7"),
-            Ended(End.EXPIRED, "9", 3, 400.0),
-            ListExpired(while_paging=False),
-            ListExpired(while_paging=True),
-            ListExpired(while_paging=False),
+            listed("7"),
+            ended(End.EXPIRED, "9", 3, 400.0),
+            list_expired(while_paging=False),
+            list_expired(while_paging=True),
+            list_expired(while_paging=False),
         )
         assert actions[1:4] == [List("9", True), List("", True), List("", False)]
         assert isinstance(actions[4], Wait)
 
     def test_expired_from_the_start_never_loops_without_a_wait(self) -> None:
-        _, actions = walk(*[ListExpired(while_paging=False)] * 3)
+        _, actions = walk(*[list_expired(while_paging=False)] * 3)
         assert any(isinstance(a, Wait) for a in actions)
 
     def test_failures_double_up_to_the_limit(self) -> None:
-        _, actions = walk(*[Failed()] * 8)
+        _, actions = walk(*[failed()] * 8)
         seconds = [a.seconds for a in actions if isinstance(a, Wait)]
         assert seconds == [0.8, 1.6, 3.2, 6.4, 10.0, 10.0, 10.0, 10.0]
 
     def test_a_server_that_is_back_is_not_blamed_for_what_was_before(self) -> None:
-        _, actions = walk(*[Failed()] * 6, Waited(back=True), Failed())
+        _, actions = walk(*[failed()] * 6, waited(back=True), failed())
         assert actions[-1] == Wait(0.8)
 
     def test_a_server_that_was_away_is_asked_whether_it_is_as_far_before_it_is_watched(
         self,
     ) -> None:
         _, actions = walk(
-            Listed("7"),
-            Ended(End.DROPPED, "9", 3, 60.0),
-            Waited(back=True),
-            Ended(End.EXPIRED, "9", 0, 3.0),
-            ListExpired(while_paging=False),
-            Listed("5"),
-            Ended(End.CLOSED, "6", 1, 9.0),
+            listed("7"),
+            ended(End.DROPPED, "9", 3, 60.0),
+            waited(back=True),
+            ended(End.EXPIRED, "9", 0, 3.0),
+            list_expired(while_paging=False),
+            listed("5"),
+            ended(End.CLOSED, "6", 1, 9.0),
         )
         assert actions[2:] == [
             Watch("9", unsure=True), List("9", True), List("", True), Watch("5"), Watch("6"),
         ]  # fmt: skip
 
     def test_a_server_that_was_away_is_unsure_until_it_answered_a_watch(self) -> None:
-        away = Listed("7"), Ended(End.DROPPED, "9", 3, 60.0), Waited(back=True)
-        _, actions = walk(*away, Failed(), Waited(), Ended(End.CLOSED, "9", 1, 9.0))
+        away = listed("7"), ended(End.DROPPED, "9", 3, 60.0), waited(back=True)
+        _, actions = walk(*away, failed(), waited(), ended(End.CLOSED, "9", 1, 9.0))
         assert [one for one in actions[2:] if isinstance(one, Watch)] == [
             Watch("9", unsure=True), Watch("9", unsure=True), Watch("9"),
         ]  # fmt: skip
 
     def test_retry_after_is_the_least(self) -> None:
-        _, actions = walk(Failed(retry_after=12.0))
+        _, actions = walk(failed(retry_after=12.0))
         assert actions == [Wait(0.8, floor=12.0)]
 
     @pytest.mark.parametrize("end", [End.DROPPED, End.FROZEN])
     def test_a_good_watch_that_breaks_off_is_opened_again_at_once(self, end: End) -> None:
-        state, _ = walk(Listed("7"), *[Failed()] * 6)
-        _, actions = walk(Ended(end, "9", 0, 0.6), Waited(), Failed(), state=state)
+        course, _ = walk(listed("7"), *[failed()] * 6)
+        _, actions = walk(ended(end, "9", 0, 0.6), waited(), failed(), course=course)
         assert actions == [Wait(0.05), Watch("9"), Wait(0.8)], "and what was before is forgiven"
 
     def test_a_line_forgives_but_a_short_watch_is_not_opened_at_once(self) -> None:
-        state, _ = walk(Listed("7"), *[Failed()] * 6)
-        _, actions = walk(*[Ended(End.DROPPED, "9", 1, 0.1)] * 3, state=state)
+        course, _ = walk(listed("7"), *[failed()] * 6)
+        _, actions = walk(*[ended(End.DROPPED, "9", 1, 0.1)] * 3, course=course)
         assert actions == [Wait(0.8)] * 3
 
     def test_watches_that_always_expire_lead_to_lists_now_and_then(self) -> None:
-        state, waits = State(), []
+        course, waits = Course(), []
         for _ in range(6):
-            state, (_, wait, again) = walk(
-                Listed("7"), Ended(End.EXPIRED, "7", 0, 0.1), Waited(), state=state
+            course, (_, wait, again) = walk(
+                listed("7"), ended(End.EXPIRED, "7", 0, 0.1), waited(), course=course
             )
             waits.append(wait.seconds)
             assert again == List("7", True)
         assert waits == [0.05, 0.8, 1.6, 2.0, 2.0, 2.0]
 
     def test_a_refused_watch_is_tried_again_and_not_listed(self) -> None:
-        _, actions = walk(Listed("7"), Failed(), Waited())
+        _, actions = walk(listed("7"), failed(), waited())
         assert actions[-1] == Watch("7")
 
     def test_garbage_first_thing_is_got_around_by_a_list(self) -> None:
-        _, actions = walk(Listed("7"), Ended(End.GARBAGE, "7", 0, 0.1), Waited())
+        _, actions = walk(listed("7"), ended(End.GARBAGE, "7", 0, 0.1), waited())
         assert actions[-1] == List("7", True)
 
     def test_what_is_known_stays_where_it_may_not_be_listed_any_more(self) -> None:
-        _, actions = walk(Listed("7"), *[Missing(kept=True), Waited()] * 3)
+        _, actions = walk(listed("7"), *[missing(kept=True), waited()] * 3)
         assert not any(a.gone for a in actions if isinstance(a, Wait))
 
     def test_what_may_not_be_listed_is_asked_for_again_soon_and_done_without_the_second_time(
         self,
     ) -> None:
-        state, actions = walk(Missing(kept=True))
-        assert (state.phase, actions) == (Phase.BACKING_OFF, [Wait(0.8)])
-        state, actions = walk(*[Waited(), Missing(kept=True)] * 5, state=state)
-        assert (state.phase, actions[1], actions[-1]) == (Phase.ABSENT, Wait(1.6), Wait(10.0))
+        course, actions = walk(missing(kept=True))
+        assert (course.phase, actions) == (Phase.BACKING_OFF, [Wait(0.8)])
+        course, actions = walk(*[waited(), missing(kept=True)] * 5, course=course)
+        assert (course.phase, actions[1], actions[-1]) == (Phase.ABSENT, Wait(1.6), Wait(10.0))
 
     def test_absent_is_polled_and_believed_the_second_time(self) -> None:
-        state, actions = walk(Listed("7"), Missing(), Waited(), Missing())
-        assert state.phase is Phase.ABSENT
+        course, actions = walk(listed("7"), missing(), waited(), missing())
+        assert course.phase is Phase.ABSENT
         first, again, second = actions[1:]
         assert isinstance(first, Wait)
         assert isinstance(second, Wait)
@@ -166,12 +196,12 @@ class TestStep:
     @given(
         st.lists(
             st.one_of(
-                st.builds(Listed, st.sampled_from("123")),
-                st.builds(ListExpired, st.booleans()),
-                st.builds(Missing),
-                st.builds(Failed, st.sampled_from([0.0, 5.0])),
+                st.builds(listed, st.sampled_from("123")),
+                st.builds(list_expired, st.booleans()),
+                st.builds(missing),
+                st.builds(failed, st.sampled_from([0.0, 5.0])),
                 st.builds(
-                    Ended,
+                    ended,
                     st.sampled_from(End),
                     st.sampled_from("123"),
                     st.integers(0, 2),
@@ -183,18 +213,18 @@ class TestStep:
     )
     def test_whatever_happens_failures_do_not_run_hot(self, outcomes: list[Outcome]) -> None:
         """No three failures in a row without a wait, and the loop asks only for what it may."""
-        state, action = State(), None
-        hot = 0
-        action = List("0", True)
+        course, hot = Course(), 0
+        action: Action = List("0", True)
         for outcome in outcomes:
             if isinstance(action, Wait):
-                state, action = step(state, Waited())
+                action = step(course, waited())
                 assert not isinstance(action, Wait)
-            if isinstance(action, Watch) != isinstance(outcome, Ended | Failed):
+            method, told = outcome
+            if isinstance(action, Watch) != (method in ("ended", "failed")):
                 continue
-            state, action = step(state, outcome)
-            good = isinstance(outcome, Listed) or (
-                isinstance(outcome, Ended) and (outcome.lines > 0 or outcome.seconds > 1.0)
+            action = step(course, outcome)
+            good = method == "listed" or (
+                method == "ended" and (told["lines"] > 0 or told["seconds"] > 1.0)
             )
             hot = 0 if good or isinstance(action, Wait) else hot + 1
             assert hot < 3

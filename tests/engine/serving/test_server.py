@@ -76,7 +76,7 @@ def refused(access, *requests):
     async def ask():
         return [await access.refusal(*one) for one in requests]
 
-    return [None if one is None else one.status for one in asyncio.run(ask())]
+    return [None if one is None else one[0] for one in asyncio.run(ask())]
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ class TestAccess:
 
         reviews.request = slowly
         answers = asyncio.run(storm())
-        assert [one and one.status for one in answers] == [None] * 100 + [401] * 100
+        assert [one and one[0] for one in answers] == [None] * 100 + [401] * 100
         assert (reviews.asked.count("TokenReview"), most) == (8 + 100, 8)
 
     def test_a_token_that_may_less_than_its_user_has_an_answer_of_its_own(self, reviewed):

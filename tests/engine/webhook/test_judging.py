@@ -23,8 +23,7 @@ from engine.policy.reloader import Kept, digest
 from engine.policy.sources import files_of, passed_over
 from engine.serving.server import BadCallError
 from engine.telemetry import Telemetry
-from engine.webhook.judging import Judge
-from engine.webhook.reviews import Answer, Question
+from engine.webhook.judging import Answer, Judge, Question
 from tests.effort import examples
 
 NAMED, OTHER, CHOSEN = ("berth", "policies"), ("berth", "more"), ("teams", "green")

@@ -15,9 +15,8 @@ from engine.configuration.policies import PoliciesSection
 from engine.kube.errors import NotFound, StatusError, Unreachable
 from engine.kube.session import Response
 from engine.pods.selectors import SelectorError
-from engine.serving.certificates import repeated
+from engine.serving.certificates import SharedPair, repeated
 from engine.serving.selfmade import SelfMade
-from engine.serving.shared import SharedPair
 from engine.webhook.registration import Place, Registration, webhooks
 from tests.scenarios.fake_server import status
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from engine.serving.server import BadCallError
-from engine.webhook.reviews import Answer, read, written
+from engine.webhook.judging import Answer, read, written
 
 POLICIES = {"metadata": {"namespace": "a", "name": "b"}, "data": {"x.policy": "score: 1\n"}}
 
