@@ -138,18 +138,15 @@ class Story:
         self._view.step(f"A burst of {BURST} pods from {len(TEMPLATES)} templates:")
         names = []
         started = self._clock.monotonic()
-        with self._view.burst(BURST) as show:
-            for number in range(BURST):
-                name, cpu, memory = TEMPLATES[number % len(TEMPLATES)]
-                names.append(f"{name}-{number}")
-                self._create_pod(names[-1], cpu, memory)
-            bound = 0
-            while bound < BURST:
-                bound = sum(self._node_of(name) is not None for name in names)
-                show(bound, self._loads())
-                self._in_time(started + 2 * _STEP_SECONDS, f"only {bound} of {BURST} were bound")
-                await asyncio.sleep(_POLL_SECONDS)
+        for number in range(BURST):
+            name, cpu, memory = TEMPLATES[number % len(TEMPLATES)]
+            names.append(f"{name}-{number}")
+            self._create_pod(names[-1], cpu, memory)
+        await self._until(
+            lambda: all(map(self._node_of, names)), "not all were bound", 2 * _STEP_SECONDS
+        )
         self._burst_rate = BURST / (self._clock.monotonic() - started)
+        self._view.loads(self._loads())
         self._check_nginx(names, "test", "test")
         for name in names[:: BURST // 5]:
             self._view.row(self._row(name))
@@ -298,15 +295,14 @@ class Story:
         await self._until(lambda: self._node_of(name) is not None, f"{name} waits")
         self._view.row(self._row(name))
 
-    async def _until(self, true: Callable[[], bool], otherwise: str) -> None:
-        deadline = self._clock.monotonic() + _STEP_SECONDS
+    async def _until(
+        self, true: Callable[[], bool], otherwise: str, seconds: float = _STEP_SECONDS
+    ) -> None:
+        deadline = self._clock.monotonic() + seconds
         while not true():
-            self._in_time(deadline, otherwise)
+            if self._clock.monotonic() > deadline:
+                raise BrokenPromiseError(otherwise)
             await asyncio.sleep(_POLL_SECONDS)
-
-    def _in_time(self, deadline: float, otherwise: str) -> None:
-        if self._clock.monotonic() > deadline:
-            raise BrokenPromiseError(otherwise)
 
 
 async def _demo(view: View) -> None:

@@ -1,19 +1,16 @@
-"""How the demo looks: live on a terminal, the last state where it is piped. Decides nothing."""
+"""How the demo looks. Decides nothing."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from typing import Final
 
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Console
 from rich.padding import Padding
-from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -38,11 +35,8 @@ class Load:
     others: int
 
 
-ShowBurst = Callable[[int, Sequence[Load]], None]
-"""Called with how many pods are bound so far, and the nodes."""
 _COLUMNS: Final = ("node", "label", "bandwidth", "nginx pods", "other pods")
 _MEGA: Final = 1e6
-_FRAMES: Final = 12
 _PIPED_WIDTH: Final = 1000
 _PICTURE_WIDTH: Final = 140
 _FONT_FACE: Final = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
@@ -74,28 +68,15 @@ class View:
         node, why = (f"{row.node:<10}", "green"), ("; ".join(row.why), "dim")
         self._console.print(Text.assemble(f"   {row.pod:<24} -> ", node, " ", why))
 
-    @contextmanager
-    def burst(self, total: int) -> Iterator[ShowBurst]:
-        """Many pods at once: a table of where they went, and under it how many are bound."""
-        bound = TextColumn("{task.completed:.0f} of {task.total:.0f} bound")
-        bar = Progress(
-            TextColumn("  "), BarColumn(40), bound, console=self._console, auto_refresh=False
-        )
-        task = bar.add_task("", total=total)
-        with Live(console=self._console, refresh_per_second=_FRAMES) as live:
-
-            def show(bound: int, loads: Sequence[Load]) -> None:
-                table = Table(*_COLUMNS, box=None, pad_edge=False, padding=(0, 2))
-                for load in loads:
-                    label = "test=test" if load.test else ""
-                    bandwidth = f"{load.bandwidth / _MEGA:.1f} MB/s"
-                    table.add_row(load.node, label, bandwidth, str(load.nginx), str(load.others))
-                bar.update(task, completed=bound)
-                live.update(Group(Padding(table, (0, 0, 0, 3), expand=False), bar))
-
-            yield show
-        if not self._console.is_terminal:
-            self._console.line()  # a terminal gets it from Live
+    def loads(self, loads: Sequence[Load]) -> None:
+        """Where many pods went."""
+        table = Table(*_COLUMNS, box=None, pad_edge=False, padding=(0, 2))
+        for load in loads:
+            label = "test=test" if load.test else ""
+            bandwidth = f"{load.bandwidth / _MEGA:.1f} MB/s"
+            table.add_row(load.node, label, bandwidth, str(load.nginx), str(load.others))
+        self._console.print(Padding(table, (0, 0, 0, 3), expand=False))
+        self._console.line()
 
     def summary(self, facts: Mapping[str, str]) -> None:
         """How it went."""

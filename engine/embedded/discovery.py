@@ -14,12 +14,6 @@ VERSION: Object = {
     "major": "1",
     "minor": "37",
     "gitVersion": "v1.37.1+berth.embedded",
-    "gitCommit": "",
-    "gitTreeState": "",
-    "buildDate": "1970-01-01T00:00:00Z",
-    "goVersion": "",
-    "compiler": "",
-    "platform": "",
 }
 
 OPENAPI_V2: Final = "openapi/v2"

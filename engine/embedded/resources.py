@@ -27,8 +27,6 @@ class Resource(msgspec.Struct, frozen=True):
     version: str
     plural: str
     kind: str
-    fields: tuple[str, ...]
-    """Its top-level fields besides apiVersion, kind and metadata."""
     short_names: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
     namespaced: bool = True
@@ -79,47 +77,34 @@ def event_from_core(event: Object) -> Object:
     return new | {"apiVersion": "events.k8s.io/v1", "kind": "Event"}
 
 
-_CORE_EVENT_FIELDS = (
-    *("involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count"),
-    *("type", "eventTime", "series", "action", "related", "reportingComponent"),
-    "reportingInstance",
-)
+_STATUS = ("status",)
+_OF_VOLUMES = {"volumeMode": "Filesystem"}
+_PENDING = {"phase": "Pending"}
 
 
 def _controlled(group: str, version: str, plural: str, kind: str, *short_names: str) -> Resource:
     """What somebody looks after: with a spec, a status of its own, and generations."""
-    fields = ("spec", "status")
-    return Resource(
-        group, version, plural, kind, fields, short_names, ("status",), has_generation=True
-    )
+    return Resource(group, version, plural, kind, short_names, _STATUS, has_generation=True)
 
 
 RESOURCES = (
+    Resource("", "v1", "pods", "Pod", ("po",), ("status", "binding"), has_generation=True),
+    Resource("", "v1", "nodes", "Node", ("no",), _STATUS, namespaced=False),
+    Resource("", "v1", "namespaces", "Namespace", ("ns",), _STATUS, namespaced=False),
+    Resource("", "v1", "configmaps", "ConfigMap", ("cm",)),
+    Resource("", "v1", "events", "Event", ("ev",)),
     Resource(
-        "", "v1", "pods", "Pod", ("spec", "status"), ("po",), ("status", "binding"),
-        has_generation=True,
-    ),
-    Resource("", "v1", "nodes", "Node", ("spec", "status"), ("no",), ("status",), namespaced=False),
-    Resource(
-        "", "v1", "namespaces", "Namespace", ("spec", "status"), ("ns",), ("status",),
-        namespaced=False,
-    ),
-    Resource("", "v1", "configmaps", "ConfigMap", ("data", "binaryData", "immutable"), ("cm",)),
-    Resource("", "v1", "events", "Event", _CORE_EVENT_FIELDS, ("ev",)),
-    Resource(
-        "events.k8s.io", "v1", "events", "Event",
-        tuple(_TO_NEW.get(name, name) for name in _CORE_EVENT_FIELDS), ("ev",),
+        "events.k8s.io", "v1", "events", "Event", ("ev",),
         to_stored=event_to_core, from_stored=event_from_core,
     ),
-    Resource("coordination.k8s.io", "v1", "leases", "Lease", ("spec",)),
+    Resource("coordination.k8s.io", "v1", "leases", "Lease"),
     Resource(
-        "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass",
-        ("value", "globalDefault", "description", "preemptionPolicy"), ("pc",),
+        "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", ("pc",),
         namespaced=False, has_generation=True,
         defaults={"preemptionPolicy": "PreemptLowerPriority"},
     ),
     _controlled("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", "pdb"),
-    Resource("", "v1", "services", "Service", ("spec", "status"), ("svc",), ("status",)),
+    Resource("", "v1", "services", "Service", ("svc",), _STATUS),
     _controlled("", "v1", "replicationcontrollers", "ReplicationController", "rc"),
     _controlled("apps", "v1", "replicasets", "ReplicaSet", "rs"),
     _controlled("apps", "v1", "statefulsets", "StatefulSet", "sts"),
@@ -128,39 +113,27 @@ RESOURCES = (
     _controlled("batch", "v1", "jobs", "Job"),
     _controlled("batch", "v1", "cronjobs", "CronJob", "cj"),
     Resource(
-        "", "v1", "persistentvolumes", "PersistentVolume", ("spec", "status"), ("pv",),
-        ("status",), namespaced=False,
+        "", "v1", "persistentvolumes", "PersistentVolume", ("pv",), _STATUS, namespaced=False,
         defaults={
-            "spec": {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"},
-            "status": {"phase": "Pending"},
+            "spec": {"persistentVolumeReclaimPolicy": "Retain", **_OF_VOLUMES}, "status": _PENDING,
         },
     ),
     Resource(
-        "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", ("spec", "status"), ("pvc",),
-        ("status",),
-        defaults={"spec": {"volumeMode": "Filesystem"}, "status": {"phase": "Pending"}},
+        "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", ("pvc",), _STATUS,
+        defaults={"spec": _OF_VOLUMES, "status": _PENDING},
     ),
     Resource(
-        "storage.k8s.io", "v1", "storageclasses", "StorageClass",
-        (
-            *("provisioner", "parameters", "reclaimPolicy", "mountOptions"),
-            *("allowVolumeExpansion", "volumeBindingMode", "allowedTopologies"),
-        ),
-        ("sc",), namespaced=False,
+        "storage.k8s.io", "v1", "storageclasses", "StorageClass", ("sc",), namespaced=False,
         defaults={"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
     ),
-    Resource("storage.k8s.io", "v1", "csinodes", "CSINode", ("spec",), namespaced=False),
+    Resource("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False),
     Resource(
-        "storage.k8s.io", "v1", "csidrivers", "CSIDriver", ("spec",),
-        namespaced=False, has_generation=True,
+        "storage.k8s.io", "v1", "csidrivers", "CSIDriver", namespaced=False, has_generation=True
     ),
+    Resource("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity"),
     Resource(
-        "storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity",
-        ("nodeTopology", "storageClassName", "capacity", "maximumVolumeSize"),
-    ),
-    Resource(
-        "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", ("spec", "status"),
-        subresources=("status",), namespaced=False,
+        "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment",
+        subresources=_STATUS, namespaced=False,
     ),
     _controlled("scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota", "eq", "eqs"),
     _controlled("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", "pg", "pgs"),
