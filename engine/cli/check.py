@@ -22,12 +22,11 @@ from dsl.analysis import Inventory, Size, read_inventory
 from dsl.compiler import CompileResult
 from dsl.diagnostics import Diagnostic, Severity, render, sort_key, to_json
 from dsl.plan import Plan
-from dsl.source import SourceFile, Span
 from dsl.tenants import Tenant
 from engine.cli import options
 from engine.cli.formats import to_github, to_sarif
 from engine.cli.refusals import reported
-from engine.policy.findings import at_load, new_compiler, place_in, without_policy
+from engine.policy.findings import at_load, new_compiler, without_policy
 from engine.policy.folder import ENDING, TESTS, PolicyText, in_folder, name_of
 from engine.text.files import MOST_OF_OBJECTS, MOST_OF_TEXTS, bytes_in
 
@@ -40,7 +39,6 @@ _OBJECT: Final = re.compile(rb"\A\s*\{|^apiVersion:", re.MULTILINE)
 _USES: Final = re.compile(rb"^use[ \t]", re.MULTILINE)
 #: A finding that is no fault of the text: it cannot be run without a value.
 _NO_VALUE: Final = "P104"
-_WRONG_VALUE: Final = "P111"
 
 
 @dataclass(slots=True)
@@ -299,21 +297,6 @@ def _at_load(result: CompileResult, job: _Job) -> Iterator[Diagnostic]:
 
 def _beyond_files(job: _Job) -> Iterator[Diagnostic]:
     """What shows only when all files are known."""
-    sorts: dict[str, tuple[SourceFile, Span]] = {}
-    for plan in job.plans:
-        for rule in plan.sorts if plan.mode == "enforce" else ():
-            place = place_in(plan, rule.span)
-            sorts.setdefault(place[0].name, place)
-    if not job.chain and len(sorts) > 1:
-        first, (source, span) = list(sorts.values())[:2]
-        yield Diagnostic(
-            "P501",
-            f"{first[0].name} sorts the queue, too, and a scheduler has one order",
-            source,
-            span,
-            Severity.NOTE,
-            helps=("`--chain` checks the files as those of one scheduler",),
-        )
     if job.complete and job.settings is not None and job.plans:
         from engine.policy.bundle import in_overrides
 
@@ -326,14 +309,8 @@ def _beyond_files(job: _Job) -> Iterator[Diagnostic]:
 
 def _with_settings(one: Diagnostic, job: _Job) -> Diagnostic:
     """Without a configuration, a parameter without value is a note: a scheduler may give it."""
-    if job.settings is None:
-        return replace(one, severity=Severity.NOTE) if one.code == _NO_VALUE else one
-    name = name_of(Path(one.source.name), one.source.text.encode())
-    override = job.settings.policies.overrides.get(name)
-    if one.code != _WRONG_VALUE or override is None or not override.params:
-        return one
-    given = ", ".join(f"{param}: {value}" for param, value in override.params.items())
-    return replace(one, notes=(*one.notes, f"the configuration gives {given}"))
+    without_value = job.settings is None and one.code == _NO_VALUE
+    return replace(one, severity=Severity.NOTE) if without_value else one
 
 
 # ---- how it is shown

@@ -143,14 +143,6 @@ def test_metrics(nodes):
     assert result.stdout.splitlines()[-1].endswith("<none>")
 
 
-def test_a_sample_of_a_metric_that_is_not_there(nodes):
-    result = evaluate("bandwidth", "--node", nodes, "--metric", "bandwith=5")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "bandwith: there is no such metric; did you mean bandwidth?" in result.stderr
-    result = evaluate("1", "--metric", "bandwidth=5")
-    assert result.exit_code == 0
-
-
 @pytest.mark.parametrize(
     ("expression", "code", "carets"),
     [
