@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from engine.cli import options
-from engine.cli.refusals import reported, written
+from engine.cli.refusals import of_file, reported
 from engine.configuration.berth import BerthDocument
 from engine.configuration.conversions import Converted, convert
 from engine.configuration.scheduler import SCHEDULER_API, SchedulerDocument
@@ -229,7 +229,7 @@ def _as_text(documents: list[dict[str, Any]]) -> str:
 
 
 def _write(folder: Path, config: list[dict[str, Any]], found: _Found) -> None:
-    with written(folder):
+    with of_file(folder, "written"):
         for profile, called in found.names().items():
             (folder / called).mkdir(parents=True, exist_ok=True)
             for name, text in found.policies[profile].items():

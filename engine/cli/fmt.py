@@ -16,16 +16,11 @@ from dsl.diagnostics import Diagnostic, render
 from dsl.files import read_source
 from dsl.formatter import format_source
 from dsl.parser import Parser
+from engine.cli.refusals import Unusable, of_file
 from engine.policy.folder import ENDING, TESTS
 from engine.text.files import bytes_in
 
 _STDIN: Final = "-"
-
-
-class _FileError(click.ClickException):
-    """A file that cannot be read or written; 1 is for files that would change."""
-
-    exit_code = 2
 
 
 @click.command("fmt", help="Format policies and their tests.")
@@ -38,7 +33,8 @@ def command(paths: tuple[str, ...], *, check: bool, diff: bool) -> None:
     changed = "would change" if check or diff else "formatted"
     counts = dict.fromkeys((changed, "in style", "with errors"), 0)
     for path in _files(paths or (".",)):
-        old = _read(path)
+        with of_file(path, "read", Unusable):
+            old = bytes_in(path)
         new, found = _formatted(parser, path, old)
         counts["with errors" if found else "in style" if new == old else changed] += 1
         if found:
@@ -75,13 +71,6 @@ def _files(paths: tuple[str, ...]) -> Iterator[str]:
                 yield one
 
 
-def _read(path: str) -> bytes:
-    try:
-        return bytes_in(path)
-    except OSError as failed:
-        raise _FileError(f"{path}: cannot be read: {failed.strerror}") from failed
-
-
 def _formatted(parser: Parser, path: str, old: bytes) -> tuple[bytes, tuple[Diagnostic, ...]]:
     """What a file should hold; or what it holds, and why it is left as it is."""
     source, problems = read_source("stdin.policy" if path == _STDIN else path, old)
@@ -95,10 +84,8 @@ def _write(path: str, old: bytes, new: bytes) -> None:
     if path == _STDIN:
         click.echo(new, nl=False)
     elif new != old:
-        try:
+        with of_file(path, "written", Unusable):
             Path(path).write_bytes(new)
-        except OSError as failed:
-            raise _FileError(f"{path}: cannot be written: {failed.strerror}") from failed
 
 
 def _difference(name: str, *texts: bytes) -> str:

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from engine.cache import Cache
+from engine.cli.refusals import of_file
 from engine.objects import Namespace, Node, Pod, from_builtins
 from engine.objects.ondemand import scale_kind
 from engine.pods.podinfo import PodInfo, UnreadablePod, make_pod_info
@@ -58,9 +59,9 @@ class Objects:
         from engine.text.documents import objects_in
 
         try:
-            trees = objects_in(bytes_in(path, MOST_OF_OBJECTS).decode("utf-8"))
-        except OSError as failed:
-            raise click.ClickException(f"{path}: cannot be read: {failed.strerror}") from failed
+            with of_file(path, "read"):
+                text = bytes_in(path, MOST_OF_OBJECTS)
+            trees = objects_in(text.decode("utf-8"))
         except UnicodeDecodeError as failed:
             raise click.ClickException(f"{path} is not YAML: {failed}") from failed
         except ValueError as failed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -13,9 +14,7 @@ import click
 
 from dsl.diagnostics import render
 from dsl.evaluate import understand
-from dsl.functions import AGGREGATES, FUNCTIONS
 from dsl.parser import Parser
-from dsl.schema import FIELDS
 from engine.cli.eval import properties, read_metrics, value_lines, values_of
 from engine.cli.manifests import Objects
 from engine.clock import SystemClock
@@ -29,7 +28,7 @@ Commands:
   :metric NAME[@NODE]=VALUE  a sample of a metric
   :type EXPRESSION           type, unit, level and what is read
   :help, :quit
-Fields and functions come by the tab key; `berth explain WORD` says what one is."""
+`berth explain WORD` says what a field or a function is."""
 _WORDS: Final = ("help", "quit")
 """Commands that go without a colon: no name of the language is one of them."""
 _STATEMENT: Final = re.compile(r"[A-Za-z]+( to)?:|(let|param|metric) .*=")
@@ -98,7 +97,8 @@ def command() -> None:
     session = Session(Parser(), color=sys.stdout.isatty())
     asking = sys.stdin.isatty()
     if asking:
-        _complete()
+        with suppress(ImportError):
+            import readline  # noqa: F401 - with it a line can be edited, and older ones come again
         click.echo("Expressions of the policy language; :help says more, :quit ends.")
     while not session.over:
         try:
@@ -116,20 +116,3 @@ def command() -> None:
             click.echo(answer)
     if asking:
         click.echo()
-
-
-def _complete() -> None:
-    """Names of fields, functions and aggregates by the tab key, where the terminal can."""
-    try:
-        import readline
-    except ImportError:
-        return
-    words = [*FIELDS, *(f"{name}(" for name in (*FUNCTIONS, *AGGREGATES))]
-
-    def complete(text: str, state: int) -> str | None:
-        there = [one for one in words if one.startswith(text)]
-        return there[state] if state < len(there) else None
-
-    readline.set_completer_delims(" \t\n()[]+-*/<>=!,")
-    readline.set_completer(complete)
-    readline.parse_and_bind("tab: complete")

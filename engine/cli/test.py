@@ -10,6 +10,7 @@ import click
 import policies
 from dsl.diagnostics import render
 from engine.cli import options
+from engine.cli.refusals import Unusable, of_file
 from engine.policytests.report import as_json, as_junit, as_text
 from engine.policytests.running import Runner, find_files
 from engine.text.display import plain
@@ -32,12 +33,10 @@ def command(
     try:
         files = list(dict.fromkeys(find_files(places)))
     except FileNotFoundError as failed:
-        click.echo(f"Error: {failed} does not exist", err=True)
-        sys.exit(2)
+        raise Unusable(f"{failed} does not exist") from failed
     if not files:
         listed = ", ".join(str(one) for one in places)
-        click.echo(f"Error: there is no .policytest file in {listed}", err=True)
-        sys.exit(2)
+        raise Unusable(f"there is no .policytest file in {listed}")
     for path in files:
         runner.run(path)
     report = runner.report
@@ -46,9 +45,6 @@ def command(
     told = (as_json if style == "json" else as_text)(report, coverage=coverage)
     click.echo(plain(told, len(told), keep="\n"))
     if junit is not None:
-        try:
+        with of_file(junit, "written", Unusable):
             junit.write_bytes(as_junit(report))
-        except OSError as failed:
-            click.echo(f"Error: {junit}: cannot be written: {failed.strerror}", err=True)
-            sys.exit(2)
     sys.exit(report.exit_code)

@@ -132,7 +132,13 @@ class Api:
             ApiError: 404 or 409.
         """
         old = self.get(resource, *key)
-        self._check_preconditions(resource, old, options.get("preconditions") or {})
+        wanted, uid = (options.get("preconditions") or {}).get("uid"), old.metadata["uid"]
+        if wanted and wanted != uid:
+            why = (
+                f"the UID in the precondition ({wanted}) does not match the UID in record ({uid})."
+                " The object might have been deleted and then recreated"
+            )
+            raise errors.conflict(resource.group, resource.kind, key[1], why)
         grace = self._grace(resource, old, options.get("gracePeriodSeconds"))
         if grace:
             if "deletionTimestamp" in old.metadata:
@@ -247,19 +253,6 @@ class Api:
         if resource.has_generation and item.get("spec") != old.object.get("spec"):
             item["metadata"]["generation"] = old.metadata.get("generation", 1) + 1
         return self.store.put(resource.plural, key, item)
-
-    def _check_preconditions(self, resource: Resource, old: Version, wanted: Object) -> None:
-        uid, revision = old.metadata["uid"], str(old.revision)
-        for what, given, found, happened in (
-            ("UID", wanted.get("uid"), uid, "deleted and then recreated"),
-            ("ResourceVersion", wanted.get("resourceVersion"), revision, "modified"),
-        ):
-            if given and given != found:
-                why = (
-                    f"the {what} in the precondition ({given}) does not match the {what} in record"
-                    f" ({found}). The object might have been {happened}"
-                )
-                raise errors.conflict(resource.group, resource.kind, old.metadata["name"], why)
 
     def _grace(self, resource: Resource, old: Version, asked: int | None) -> int:
         if resource.plural != "pods" or not old.object["spec"].get("nodeName"):

@@ -13,7 +13,7 @@ import msgspec
 from aiohttp import ClientConnectionResetError, web
 
 from engine.clock import Clock
-from engine.embedded import discovery, errors, protobuf
+from engine.embedded import errors, protobuf, resources
 from engine.embedded.api import Api
 from engine.embedded.errors import ApiError, Object
 from engine.embedded.resources import BY_PATH, Resource, unchanged
@@ -95,7 +95,7 @@ class ApiServer:
         self._clock = clock
         self._bookmark_seconds = bookmark_seconds
         self._mounts = mounts or {}
-        self._documents = {path: _encode(page) for path, page in discovery.documents().items()}
+        self._documents = {path: _encode(page) for path, page in resources.documents().items()}
         self._watches: set[asyncio.Event] = set()
         self._closing = False
         self._runner: web.ServerRunner | None = None
@@ -131,8 +131,8 @@ class ApiServer:
         mounted = self._mounts.get(root)
         if mounted is not None:
             return await mounted(request, rest)
-        if path == discovery.OPENAPI_V2 and "protobuf" in request.headers.get("Accept", ""):
-            return web.Response(body=discovery.OPENAPI_V2_PROTOBUF)
+        if path == resources.OPENAPI_V2 and "protobuf" in request.headers.get("Accept", ""):
+            return web.Response(body=resources.OPENAPI_V2_PROTOBUF)
         if path in self._documents:
             return _reply(self._documents[path])
         if root in HEALTH:
