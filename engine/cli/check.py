@@ -193,15 +193,12 @@ def _named(path: Path) -> Iterator[tuple[str, bytes]]:
     if path.suffix not in _MANIFESTS and not (path == _STDIN and _OBJECT.search(text)):
         yield "stdin.policy" if path == _STDIN else str(path), text
         return
-    import yaml
+    from engine.text.documents import objects_in
 
     try:
-        documents = list(yaml.safe_load_all(text))
-    except (yaml.YAMLError, RecursionError) as wrong:
-        raise click.ClickException(f"{path}: not YAML: {wrong}") from wrong
-    there = [one for one in documents if isinstance(one, dict)]
-    lists = [one["items"] if isinstance(one.get("items"), list) else [one] for one in there]
-    maps = [one.get("data") for each in lists for one in each if isinstance(one, dict)]
+        maps = [one.get("data") for one in objects_in(text.decode("utf-8"))]
+    except ValueError as wrong:
+        raise click.ClickException(f"{path} {wrong}") from wrong
     items = [item for data in maps if isinstance(data, dict) for item in data.items()]
     found = [(key, data) for key, data in items if str(key).endswith(ENDING)]
     if not found:
