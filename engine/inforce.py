@@ -15,7 +15,7 @@ import msgspec
 
 from dsl.plan import Plan
 from engine.clock import Clock, stamp
-from engine.configuration.policies import PoliciesSection
+from engine.configuration.berth import PoliciesSection
 from engine.configuration.settings import Settings
 from engine.framework.edge import EventSink
 from engine.framework.effects import Emit

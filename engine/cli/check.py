@@ -9,10 +9,11 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 import click
 from msgspec.structs import replace
@@ -22,12 +23,11 @@ from dsl.analysis import Inventory, Size, read_inventory
 from dsl.compiler import CompileResult
 from dsl.diagnostics import Diagnostic, Severity, render, sort_key, to_json
 from dsl.plan import Plan
-from dsl.source import SourceFile, Span
 from dsl.tenants import Tenant
+from engine import __version__
 from engine.cli import options
-from engine.cli.formats import to_github, to_sarif
-from engine.cli.refusals import reported
-from engine.policy.findings import at_load, new_compiler, place_in, without_policy
+from engine.cli.refusals import of_file, reported
+from engine.policy.findings import at_load, new_compiler, without_policy
 from engine.policy.folder import ENDING, TESTS, PolicyText, in_folder, name_of
 from engine.text.files import MOST_OF_OBJECTS, MOST_OF_TEXTS, bytes_in
 
@@ -40,7 +40,8 @@ _OBJECT: Final = re.compile(rb"\A\s*\{|^apiVersion:", re.MULTILINE)
 _USES: Final = re.compile(rb"^use[ \t]", re.MULTILINE)
 #: A finding that is no fault of the text: it cannot be run without a value.
 _NO_VALUE: Final = "P104"
-_WRONG_VALUE: Final = "P111"
+_SARIF: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+_GITHUB: Final = {"error": "error", "warning": "warning", "note": "notice"}
 
 
 @dataclass(slots=True)
@@ -192,15 +193,12 @@ def _named(path: Path) -> Iterator[tuple[str, bytes]]:
     if path.suffix not in _MANIFESTS and not (path == _STDIN and _OBJECT.search(text)):
         yield "stdin.policy" if path == _STDIN else str(path), text
         return
-    import yaml
+    from engine.text.documents import objects_in
 
     try:
-        documents = list(yaml.safe_load_all(text))
-    except (yaml.YAMLError, RecursionError) as wrong:
-        raise click.ClickException(f"{path}: not YAML: {wrong}") from wrong
-    there = [one for one in documents if isinstance(one, dict)]
-    lists = [one["items"] if isinstance(one.get("items"), list) else [one] for one in there]
-    maps = [one.get("data") for each in lists for one in each if isinstance(one, dict)]
+        maps = [one.get("data") for one in objects_in(text.decode("utf-8"))]
+    except ValueError as wrong:
+        raise click.ClickException(f"{path} {wrong}") from wrong
     items = [item for data in maps if isinstance(data, dict) for item in data.items()]
     found = [(key, data) for key, data in items if str(key).endswith(ENDING)]
     if not found:
@@ -214,10 +212,8 @@ def _named(path: Path) -> Iterator[tuple[str, bytes]]:
 
 def read(path: Path, most: int = MOST_OF_TEXTS) -> bytes:
     """The bytes of a file that the user named; `-` is the standard input."""
-    try:
+    with of_file(path, "read"):
         return bytes_in(path, most)
-    except OSError as failed:
-        raise click.ClickException(f"{path}: cannot be read: {failed.strerror}") from failed
 
 
 def _inventory(path: Path) -> Inventory:
@@ -299,21 +295,6 @@ def _at_load(result: CompileResult, job: _Job) -> Iterator[Diagnostic]:
 
 def _beyond_files(job: _Job) -> Iterator[Diagnostic]:
     """What shows only when all files are known."""
-    sorts: dict[str, tuple[SourceFile, Span]] = {}
-    for plan in job.plans:
-        for rule in plan.sorts if plan.mode == "enforce" else ():
-            place = place_in(plan, rule.span)
-            sorts.setdefault(place[0].name, place)
-    if not job.chain and len(sorts) > 1:
-        first, (source, span) = list(sorts.values())[:2]
-        yield Diagnostic(
-            "P501",
-            f"{first[0].name} sorts the queue, too, and a scheduler has one order",
-            source,
-            span,
-            Severity.NOTE,
-            helps=("`--chain` checks the files as those of one scheduler",),
-        )
     if job.complete and job.settings is not None and job.plans:
         from engine.policy.bundle import in_overrides
 
@@ -326,14 +307,8 @@ def _beyond_files(job: _Job) -> Iterator[Diagnostic]:
 
 def _with_settings(one: Diagnostic, job: _Job) -> Diagnostic:
     """Without a configuration, a parameter without value is a note: a scheduler may give it."""
-    if job.settings is None:
-        return replace(one, severity=Severity.NOTE) if one.code == _NO_VALUE else one
-    name = name_of(Path(one.source.name), one.source.text.encode())
-    override = job.settings.policies.overrides.get(name)
-    if one.code != _WRONG_VALUE or override is None or not override.params:
-        return one
-    given = ", ".join(f"{param}: {value}" for param, value in override.params.items())
-    return replace(one, notes=(*one.notes, f"the configuration gives {given}"))
+    without_value = job.settings is None and one.code == _NO_VALUE
+    return replace(one, severity=Severity.NOTE) if without_value else one
 
 
 # ---- how it is shown
@@ -357,3 +332,73 @@ def _summary(files: int, found: Counter[str]) -> str:
     words = ["error", "warning", *(["note"] if found["note"] else [])]
     told = ", ".join(counted(found[word], word) for word in words) if found else "all good"
     return f"{counted(files, 'file')} checked: {told}"
+
+
+# ---- as other tools read it: SARIF 2.1.0 and annotations of GitHub Actions
+
+
+def to_sarif(diagnostics: Sequence[Diagnostic]) -> str:
+    """Returns a SARIF log with one run; columns are code points, the end is exclusive."""
+    codes = sorted({one.code for one in diagnostics})
+    driver = {
+        "name": "berth",
+        "version": __version__,
+        "rules": [
+            {"id": code, "shortDescription": {"text": f"see: berth explain {code}"}}
+            for code in codes
+        ],
+    }
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(one, codes) for one in diagnostics],
+    }
+    return json.dumps({"$schema": _SARIF, "version": "2.1.0", "runs": [run]}, ensure_ascii=False)
+
+
+def _result(one: Diagnostic, codes: Sequence[str]) -> dict[str, object]:
+    line, column = one.source.position(one.span.start)
+    end_line, end_column = one.source.position(one.span.end)
+    region = {
+        "startLine": line,
+        "startColumn": column,
+        "endLine": end_line,
+        "endColumn": end_column,
+    }
+    uri = quote(one.source.name.replace("\\", "/"))
+    place = {"artifactLocation": {"uri": uri}, "region": region}
+    return {
+        "ruleId": one.code,
+        "ruleIndex": codes.index(one.code),
+        "level": one.severity.value,
+        "message": {"text": _text(one)},
+        "locations": [{"physicalLocation": place}],
+    }
+
+
+def to_github(diagnostics: Sequence[Diagnostic]) -> str:
+    """Returns one workflow command a line."""
+    return "\n".join(_annotation(one) for one in diagnostics)
+
+
+def _annotation(one: Diagnostic) -> str:
+    line, column = one.source.position(one.span.start)
+    end_line, end_column = one.source.position(one.span.end)
+    parts = {"file": one.source.name, "line": line, "endLine": end_line, "title": one.code}
+    if line == end_line:
+        # The last column is part of the annotation there.
+        parts |= {"col": column, "endColumn": max(column, end_column - 1)}
+    shown = ",".join(f"{name}={_property(str(value))}" for name, value in parts.items())
+    return f"::{_GITHUB[one.severity.value]} {shown}::{_data(_text(one))}"
+
+
+def _text(one: Diagnostic) -> str:
+    return "\n".join((one.message, *one.notes, *(f"help: {help}" for help in one.helps)))
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

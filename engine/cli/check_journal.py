@@ -7,7 +7,7 @@ from a pod elsewhere is not seen; nobody is evicted.
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +31,8 @@ from engine.text.display import plain
 
 _RULE: Final = re.compile(r"\((\S+):(\d+)\)$")
 """File and line at the end of what a rule says; see `policy.plugin`."""
+_KINDS: Final = ("nowhere now", "nowhere before", "elsewhere")
+_NOWHERE, _BEFORE, _ELSEWHERE = _KINDS
 _SHOWN: Final = 20
 _NEWEST: Final = 1_000
 """So many decisions are kept, the newest."""
@@ -45,6 +47,13 @@ class Outcome:
     now: str | None
     why: FitError | None = None
 
+    @property
+    def kind(self) -> str:
+        """One of `_KINDS`; empty for a pod that goes where it went."""
+        if self.was == self.now:
+            return ""
+        return _ELSEWHERE if self.was and self.now else _BEFORE if self.now else _NOWHERE
+
 
 @dataclass(slots=True)
 class Changes:
@@ -55,21 +64,6 @@ class Changes:
     """The ids of those that the journal knows."""
     kept: Needs = field(default_factory=Needs)
     """What its last policies had kept beside nodes and pods."""
-
-    @property
-    def elsewhere(self) -> list[Outcome]:
-        """Pods that would go to another node."""
-        return [one for one in self.each if one.was and one.now and one.was != one.now]
-
-    @property
-    def nowhere(self) -> list[Outcome]:
-        """Pods that would find no node, and did."""
-        return [one for one in self.each if one.was and not one.now]
-
-    @property
-    def somewhere(self) -> list[Outcome]:
-        """Pods that would find a node, and did not."""
-        return [one for one in self.each if one.now and not one.was]
 
 
 def asked(journal: Path, texts: Mapping[str, bytes]) -> Changes:
@@ -99,15 +93,14 @@ def asked(journal: Path, texts: Mapping[str, bytes]) -> Changes:
 
 def told(changes: Changes, journal: Path, plans: Sequence[Plan]) -> Iterator[str]:
     """The pods that would go elsewhere, how many there are of each kind, what is not known."""
-    moved = [*changes.nowhere, *changes.somewhere, *changes.elsewhere]
+    moved = [one for kind in _KINDS for one in changes.each if one.kind == kind]
     for one in moved[:_SHOWN]:
         yield plain(f"{one.pod}: was {one.was or 'nowhere'}, now {one.now or 'nowhere'}")
     if len(moved) > _SHOWN:
         yield f"and {len(moved) - _SHOWN} more"
-    yield plain(
-        f"of the newest {len(changes.each)} decisions of {journal}: {len(changes.elsewhere)}"
-        f" elsewhere, {len(changes.nowhere)} nowhere now, {len(changes.somewhere)} nowhere before"
-    )
+    counts = Counter(one.kind for one in moved)
+    counted = ", ".join(f"{counts[kind]} {kind}" for kind in _KINDS)
+    yield plain(f"of the newest {len(changes.each)} decisions of {journal}: {counted}")
     read = {one for plan in plans for one in plan.metrics if one.source != "annotation"}
     unknown = sorted({one.name for one in read if one.id not in changes.metrics})
     if unknown:
@@ -125,7 +118,7 @@ def rules_to_blame(changes: Changes, journal: Path, plans: Sequence[Plan]) -> It
     """P404 for each rule that has a part in leaving pods without a node that had one."""
     sources = {plan.source.name: plan.source for plan in plans}
     blamed: dict[tuple[str, int], list[Outcome]] = {}
-    for one in changes.nowhere:
+    for one in (one for one in changes.each if one.kind == _NOWHERE):
         for place in sorted(_places(one.why.reasons if one.why is not None else ())):
             blamed.setdefault(place, []).append(one)
     for (name, line), pods in sorted(blamed.items()):

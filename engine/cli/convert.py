@@ -5,10 +5,7 @@ What is not the same afterwards is said on stderr, and in the policies that it i
 
 from __future__ import annotations
 
-import re
-from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
-from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +14,7 @@ import msgspec
 import yaml
 
 from engine.cli import options
-from engine.cli.refusals import reported, written
+from engine.cli.refusals import of_file, reported
 from engine.configuration.berth import BerthDocument
 from engine.configuration.conversions import Converted, convert
 from engine.configuration.scheduler import SCHEDULER_API, SchedulerDocument
@@ -26,12 +23,12 @@ from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import IN_TREE
 from engine.policy.bundle import Refusal, compile_at_once, compile_settings, in_a_line
 from engine.policy.findings import new_compiler
+from engine.text.display import few
 from engine.text.documents import Dumper, objects_in
 from engine.text.files import configuration_in
 
 _VERSIONS: Final = [SCHEDULER_API, *(f"{SCHEDULER_API}beta{number}" for number in (3, 2, 1))]
 _KIND: Final = "KubeSchedulerConfiguration"
-_POLICIES: Final = "policies"
 _SORT: Final = "queueSort"
 _SORTERS: Final = ("Coscheduling", "QOSSort")
 """Plugins that sort wherever they are enabled."""
@@ -46,6 +43,15 @@ class _Found:
     """Scheduler name, empty for all profiles -> name of a file -> its text."""
     lost: list[str] = field(default_factory=list)
     prometheus: str = ""
+
+    def number(self, profile: str) -> str:
+        """What tells apart what is of a profile: its number; empty if it is of all."""
+        names = [one["schedulerName"] for one in self.scheduler["profiles"]]
+        return f"-{names.index(profile) + 1}" if profile else ""
+
+    def names(self) -> dict[str, str]:
+        """What the ConfigMaps and folders are called, by scheduler names."""
+        return {one: f"policies{self.number(one)}" for one in sorted(self.policies)}
 
 
 @click.command("convert", help="Convert a KubeSchedulerConfiguration for Berth.")
@@ -84,13 +90,10 @@ def converted(source: Path) -> _Found:
     given = [without_nulls(one) for one in of if one.get("kind") in (_KIND, "BerthConfiguration")]
     if len(given) != 1 or given[0].get("apiVersion") not in _VERSIONS:
         kinds = [one for one in given or of if one.get("kind")]
-        names = [f"{one['kind']} of {one.get('apiVersion')}" for one in kinds]
-        there = " and ".join(names if given else dict.fromkeys(names))
-        pods = not given and {one["kind"] for one in kinds} & {"Pod", "Deployment", "DaemonSet"}
-        help_ = "; give the file that its --config names, and berth run its other flags"
+        there = few([f"{one['kind']} of {one.get('apiVersion')}" for one in kinds])
         raise click.ClickException(
             f"{source}: expected one {_KIND} of {SCHEDULER_API}, v1beta3, v1beta2 or v1beta1, in a"
-            f" ConfigMap or not, found {there or 'none'}{help_ if pods else ''}"
+            f" ConfigMap or not (it is what --config names), found {there or 'none'}"
         )
     found = _Found({**given[0], "apiVersion": SCHEDULER_API})
     if given[0]["apiVersion"] in _VERSIONS[2:]:
@@ -154,8 +157,8 @@ def _plugin(plugin: str, args: dict[str, Any], weight: int, profile: str, found:
     found.prometheus = made.prometheus or found.prometheus
     # Not the name of the policy that is used: a file is a policy, too.
     file = f"plugin-{plugin.lower()}"
-    taken = {one for of, texts in found.policies.items() if of != profile for one in texts}
-    suffix = _suffix(profile, file, ".policy", taken)
+    others = (texts for of, texts in found.policies.items() if of != profile)
+    suffix = found.number(profile) if any(f"{file}.policy" in texts for texts in others) else ""
     if text := made.text(weight, suffix):
         lost = "".join(f"# {one}\n" for one in made.lost)
         text = f"# For the plugin {plugin}.\n{lost}{text}"
@@ -177,7 +180,7 @@ def config_of(found: _Found, folder: Path | None = None) -> list[dict[str, Any]]
         everything = {**found.policies.pop("", {}), **found.policies.pop(names[0], {})}
         found.policies = {"": everything} if everything else {}
     sources: list[dict[str, Any]] = []
-    for profile, name in _names(found.policies).items():
+    for profile, name in found.names().items():
         of = {"profiles": [profile]} if profile else {}
         at = folder and str(folder.absolute() / name)  # from wherever it is started
         sources.append(({"dir": at} if at else {"configMap": f"berth-system/{name}"}) | of)
@@ -186,22 +189,6 @@ def config_of(found: _Found, folder: Path | None = None) -> list[dict[str, Any]]
     if found.prometheus:
         berth["prometheus"] = {"url": found.prometheus}
     return [found.scheduler, berth]
-
-
-def _names(profiles: Iterable[str]) -> dict[str, str]:
-    """What their ConfigMaps and folders are called, by scheduler names, which may be any text."""
-    found: dict[str, str] = {}
-    for profile in sorted(profiles):
-        taken = {*found.values(), *([_POLICIES] if profile else ())}
-        found[profile] = _POLICIES + _suffix(profile, _POLICIES, "", taken)
-    return found
-
-
-def _suffix(profile: str, before: str, after: str, taken: Container[str]) -> str:
-    """The first of a profile that makes a name which is not taken; empty if none is needed."""
-    named = f"-{re.sub('[^a-z0-9]+', '-', profile.lower()).strip('-') or 'profile'}"
-    further = (f"{named}-{number}" for number in count(2))
-    return next(one for one in chain(("", named), further) if before + one + after not in taken)
 
 
 def config_maps_of(found: _Found) -> list[dict[str, Any]]:
@@ -213,7 +200,7 @@ def config_maps_of(found: _Found) -> list[dict[str, Any]]:
             "metadata": {"name": name, "namespace": "berth-system"},
             "data": found.policies[profile],
         }
-        for profile, name in _names(found.policies).items()
+        for profile, name in found.names().items()
     ]
 
 
@@ -229,7 +216,7 @@ def _check(source: Path, config: list[dict[str, Any]], found: _Found) -> None:
     folders = [one.folder if of.in_folders else "" for one in of.all_sources]
     files = {
         f"{folder}{name}": text
-        for folder, profile in zip(folders, _names(found.policies), strict=True)
+        for folder, profile in zip(folders, found.names(), strict=True)
         for name, text in found.policies[profile].items()
     }
     made = compile_at_once(new_compiler(), files, compile_settings(berth))
@@ -242,8 +229,8 @@ def _as_text(documents: list[dict[str, Any]]) -> str:
 
 
 def _write(folder: Path, config: list[dict[str, Any]], found: _Found) -> None:
-    with written(folder):
-        for profile, called in _names(found.policies).items():
+    with of_file(folder, "written"):
+        for profile, called in found.names().items():
             (folder / called).mkdir(parents=True, exist_ok=True)
             for name, text in found.policies[profile].items():
                 (folder / called / name).write_text(text, encoding="utf-8")

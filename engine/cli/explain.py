@@ -15,7 +15,6 @@ import policies
 from dsl.codes import GONE, OLD
 from dsl.nearest import closest
 from engine.cli import options
-from engine.text.display import plain
 
 _CODE = re.compile(r"P[0-9]{3}")
 _ROW = re.compile(r"^\| *(.+?) *\|$")
@@ -94,16 +93,18 @@ def command(words: tuple[str, ...], style: str, now: str | None, **given: Any) -
 
 
 def _remembered(subject: str, name: str, asked: dict[str, Any], *, as_json: bool) -> None:
-    from engine.cli.explain_recorded import lines_of, record_of
+    import yaml
+
+    from engine.cli.explain_recorded import record_of
+    from engine.text.documents import Dumper
 
     if subject != "pod":
         raise click.UsageError("--scheduler explains pods only")
     record = record_of(name if "/" in name else f"default/{name}", **asked)
     if as_json:
         click.echo(json.dumps(record, ensure_ascii=False, indent=2))
-        return
-    for line in lines_of(record):
-        click.echo(plain(line, len(line)))
+    else:
+        click.echo(yaml.dump(record, Dumper=Dumper, sort_keys=False, width=1000), nl=False)
 
 
 def _word(word: str) -> None:

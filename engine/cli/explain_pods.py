@@ -216,40 +216,30 @@ def _waits(pod: Pod, ours: set[str]) -> bool:
 # ---- a journal ----------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Last:
-    """The newest of what a journal says of a pod."""
-
-    times: int = 0
-    line: int = 0
-    at: float = 0.0
-    lines: tuple[str, ...] = ()
-    values: dict[str, Any] | None = None
-
-
 def _of_journal(what: str, name: str, path: Path, request: Request) -> None:
     if what == "node":
         raise click.ClickException("a journal explains pods only: berth explain pod NS/NAME")
     key = name if "/" in name else f"default/{name}"
-    last, seen = _Last(), dict[str, None]()
+    seen: dict[str, int] = {}
+    lines: tuple[str, ...] = ()
+    values: dict[str, Any] = {}
 
     def watch(line: int, pod: PodInfo, snapshot: Snapshot, framework: Framework) -> None:
-        seen[pod.key] = None
+        nonlocal lines, values
+        seen[pod.key] = seen.get(pod.key, 0) + 1
         if pod.key != key:
             return
         told = explain(pod, snapshot, framework)
-        last.times += 1
-        last.line, last.at = line, snapshot.now
         # Words are made while the snapshot is the newest.
-        last.lines = tuple(lines_of(told, request.most, request.nodes))
-        last.values = object_of(told, request.most, request.nodes)
+        lines = tuple(lines_of(told, request.most, request.nodes))
+        at = datetime.fromtimestamp(snapshot.now, UTC).isoformat(timespec="seconds")
+        values = {"source": "journal", "at": at, "line": line}
+        values |= object_of(told, request.most, request.nodes)
 
     with reported(OSError, ValueError):
         replay(path, frameworks_of(), watch)
-    if last.values is None:
+    if not values:
         raise _unknown("pod", key, seen)
-    at = datetime.fromtimestamp(last.at, UTC).isoformat(timespec="seconds")
-    decided = "once" if last.times == 1 else f"{last.times} times"
-    head = f"Decided {decided}; the last time at {at}, line {last.line} of {path}."
-    values = {"source": "journal", "at": at, "line": last.line, **last.values}
-    _print(values, (head,), last.lines, (), request)
+    decided = "once" if seen[key] == 1 else f"{seen[key]} times"
+    last = f"the last time at {values['at']}, line {values['line']} of {path}"
+    _print(values, (f"Decided {decided}; {last}.",), lines, (), request)

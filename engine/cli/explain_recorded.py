@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -67,42 +66,3 @@ def _refusal(answer: Answer) -> str:
     if answer.status in (_UNAUTHORIZED, _FORBIDDEN):
         return f"{said or answer.status}; give --token-file with a token that may read it"
     return said if answer.status == _NOT_FOUND else f"{answer.status}: {said}"
-
-
-def lines_of(record: Mapping[str, Any]) -> Iterator[str]:
-    """The record in words, and where the pod is now if it waits."""
-    pod, waits = record["pod"], record.get("waits")
-    if waits is not None:
-        yield f"{pod} {_waiting(waits)}"
-    if "at" in record:
-        yield f"{pod}, as decided at {record['at']} by bundle {record['bundle'] or 'none'}"
-        yield from _decided(record)
-
-
-def _waiting(waits: Mapping[str, Any]) -> str:
-    if "node" in waits:
-        return f"waits on node {waits['node']} since {waits['since']}: {waits['for']}"
-    if "by" in waits:
-        return f"is held by {waits['by']} and not tried: {waits['for']}"
-    times = "once" if waits["attempts"] == 1 else f"{waits['attempts']} times"
-    return f"waits in the queue {waits['queue']}, tried {times}"
-
-
-def _decided(record: Mapping[str, Any]) -> Iterator[str]:
-    if "node" in record:
-        can = f"{record['feasible']} of {record['nodes']} nodes can take it"
-        yield f"  goes to {record['node']}: {can}"
-    else:
-        yield f"  {record['message']}"
-    for one in record.get("rejected", ()):
-        yield f"  {one['nodes']:>5} rejected by {one['plugin']}: {'; '.join(one['reasons'])}"
-    for one in record.get("best", ()):
-        given = ", ".join(f"{s['plugin']} {s['score']:g} x {s['weight']:g}" for s in one["scores"])
-        yield f"  {one['total']:>8g} {one['node']}: {given}"
-    if record.get("nominated"):
-        yield f"  is promised {record['nominated']}; goes once these are gone:"
-        yield from (f"    {victim}" for victim in record.get("evicts", ()))
-    binding = record.get("binding")
-    if binding is not None:
-        why = f": {binding['why']}" if "why" in binding else ""
-        yield f"  its binding: {binding['outcome']}{why}"

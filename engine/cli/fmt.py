@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -15,68 +14,45 @@ import click
 
 from dsl.diagnostics import Diagnostic, render
 from dsl.files import read_source
-from dsl.formatter import Formatted, format_source
+from dsl.formatter import format_source
 from dsl.parser import Parser
+from engine.cli.refusals import Unusable, of_file
 from engine.policy.folder import ENDING, TESTS
 from engine.text.files import bytes_in
 
 _STDIN: Final = "-"
 
 
-class _FileError(click.ClickException):
-    """A file that cannot be read or written; 1 is for files that would change."""
-
-    exit_code = 2
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """One file: what it holds, and what it should.
-
-    Attributes:
-        new: None if the file is to be left as it is.
-    """
-
-    name: str
-    old: bytes
-    new: bytes | None
-    diagnostics: tuple[Diagnostic, ...]
-
-    @property
-    def changes(self) -> bool:
-        return self.new is not None and self.new != self.old
-
-
 @click.command("fmt", help="Format policies and their tests.")
 @click.argument("paths", nargs=-1, metavar="[PATHS|-]")
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if a file would change.")
 @click.option("--diff", is_flag=True, help="Write nothing; print what would change.")
-@click.option(
-    "--stdin-name",
-    default="stdin.policy",
-    show_default=True,
-    help="File name of what `-` reads; that of a policy test ends in .policytest.",
-)
-def command(paths: tuple[str, ...], stdin_name: str, *, check: bool, diff: bool) -> None:
+def command(paths: tuple[str, ...], *, check: bool, diff: bool) -> None:
     """Formats files, folders (this one if none is named) or the standard input."""
     parser = Parser()
-    outcomes = []
+    changed = "would change" if check or diff else "formatted"
+    counts = dict.fromkeys((changed, "in style", "with errors"), 0)
     for path in _files(paths or (".",)):
-        outcome = _format(parser, path, stdin_name)
-        outcomes.append(outcome)
-        if outcome.diagnostics:
-            click.echo(render(outcome.diagnostics, color=sys.stderr.isatty()), err=True)
-        if diff and outcome.changes:
-            click.echo(_difference(outcome), nl=False)
-        elif check and outcome.changes:
-            click.echo(outcome.name)
-        if not check and not diff:
-            _write(path, outcome)
+        with of_file(path, "read", Unusable):
+            old = bytes_in(path)
+        new, found = _formatted(parser, path, old)
+        counts["with errors" if found else "in style" if new == old else changed] += 1
+        if found:
+            click.echo(render(found, color=sys.stderr.isatty()), err=True)
+        elif diff and new != old:
+            click.echo(_difference(path, old, new), nl=False)
+        elif check and new != old:
+            click.echo(path)
+        elif not (check or diff):
+            _write(path, old, new)
     if _STDIN not in paths or check or diff:
-        click.echo(_summary(outcomes, written=not check and not diff), err=True)
-    if any(outcome.diagnostics for outcome in outcomes):
+        told = [
+            f"{many} file{'' if many == 1 else 's'} {of}" for of, many in counts.items() if many
+        ]
+        click.echo(", ".join(told) or "no files", err=True)
+    if counts["with errors"]:
         sys.exit(2)
-    if check and any(outcome.changes for outcome in outcomes):
+    if check and counts[changed]:
         sys.exit(1)
 
 
@@ -95,53 +71,29 @@ def _files(paths: tuple[str, ...]) -> Iterator[str]:
                 yield one
 
 
-def _format(parser: Parser, path: str, stdin_name: str) -> _Outcome:
-    name = stdin_name if path == _STDIN else path
-    try:
-        old = bytes_in(path)
-    except OSError as failed:
-        raise _FileError(f"{path}: cannot be read: {failed.strerror}") from failed
-    source, problems = read_source(name, old)
-    lexemes = partial(parser.lexemes, tests=name.endswith(TESTS))
-    formatted = Formatted(None, problems) if problems else format_source(source, lexemes)
-    new = formatted.text.encode("utf-8") if formatted.text is not None else None
-    return _Outcome(name, old, new, formatted.diagnostics)
+def _formatted(parser: Parser, path: str, old: bytes) -> tuple[bytes, tuple[Diagnostic, ...]]:
+    """What a file should hold; or what it holds, and why it is left as it is."""
+    source, problems = read_source("stdin.policy" if path == _STDIN else path, old)
+    if problems:
+        return old, problems
+    made = format_source(source, partial(parser.lexemes, tests=path.endswith(TESTS)))
+    return old if made.text is None else made.text.encode("utf-8"), made.diagnostics
 
 
-def _write(path: str, outcome: _Outcome) -> None:
+def _write(path: str, old: bytes, new: bytes) -> None:
     if path == _STDIN:
-        if not outcome.diagnostics:
-            click.echo(outcome.old if outcome.new is None else outcome.new, nl=False)
-    elif outcome.new is not None and outcome.changes:
-        try:
-            Path(path).write_bytes(outcome.new)
-        except OSError as failed:
-            raise _FileError(f"{path}: cannot be written: {failed.strerror}") from failed
+        click.echo(new, nl=False)
+    elif new != old:
+        with of_file(path, "written", Unusable):
+            Path(path).write_bytes(new)
 
 
-def _difference(outcome: _Outcome) -> str:
-    """Returns a unified diff; a file with errors has none."""
+def _difference(name: str, *texts: bytes) -> str:
+    """Returns a unified diff of two texts."""
     # Lines end at line feeds only; `str.splitlines` knows more ends than the language.
-    old, new = (
-        StringIO((data or b"").decode("utf-8"), newline="\n").readlines()
-        for data in (outcome.old, outcome.new)
-    )
+    old, new = (StringIO(text.decode("utf-8"), newline="\n").readlines() for text in texts)
     shown = []
-    for line in difflib.unified_diff(old, new, outcome.name, outcome.name):
+    for line in difflib.unified_diff(old, new, name, name):
         end = "" if line.endswith("\n") else "\n\\ No newline at end of file\n"
         shown.append(line + end)
     return "".join(shown)
-
-
-def _summary(outcomes: list[_Outcome], *, written: bool) -> str:
-    errors = sum(bool(outcome.diagnostics) for outcome in outcomes)
-    changed = sum(outcome.changes for outcome in outcomes)
-    counts = {
-        "formatted" if written else "would change": changed,
-        "left as they were" if written else "in style": len(outcomes) - changed - errors,
-        "with errors": errors,
-    }
-    told = [
-        f"{many} file{'' if many == 1 else 's'} {what}" for what, many in counts.items() if many
-    ]
-    return ", ".join(told) or "no files"

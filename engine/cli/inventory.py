@@ -22,7 +22,7 @@ from dsl.plan import OF_NODES, MetricSpec
 from dsl.schema import CATALOGUE
 from engine.cli import options
 from engine.cli.check import expanded, read
-from engine.cli.refusals import reported, written
+from engine.cli.refusals import of_file, reported
 from engine.clock import SystemClock
 from engine.configuration.berth import PrometheusSection
 from engine.configuration.settings import ConfigError, parse
@@ -62,7 +62,7 @@ def command(
     if output is None:
         click.echo(text)
         return
-    with written(output):
+    with of_file(output, "written"):
         output.write_text(text + "\n", encoding="utf-8")
     counts = f"{len(found['nodes'])} nodes, {len(found['namespaces'])} namespaces"
     more = f", {len(found['metrics'])} metrics" if url is not None else ""

@@ -5,18 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import re
-import sys
-import threading
-from collections.abc import Mapping
 from typing import Any, Final
 
 import click
 
-from engine.clock import SystemClock
 from engine.text.display import plain
 
 _MOST: Final = 65_536
-_HELD_SECONDS: Final = 1.0
 _TEXT: Final = "%(asctime)s %(levelname).1s %(name)s %(message)s"
 _A_LINE_A_POD: Final = 2
 _EVERYTHING: Final = 4
@@ -35,101 +30,9 @@ def level_of(text: str) -> int:
 class _Tame(logging.Formatter):
     """Escapes what a terminal obeys; only the first line of a record starts at the margin."""
 
-    _second = 0
-    _told = ""
-
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - logging's
-        """See `logging.Formatter.formatTime`; a second is put into words once."""
-        if int(record.created) != self._second:
-            self._second = int(record.created)
-            self._told = super().formatTime(record, datefmt)[: -len(",000")]
-        return f"{self._told},{int(record.msecs):03}"
-
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter.format`; what it does for each record is done at once here."""
-        if record.exc_info or record.stack_info:
-            text = super().format(record)
-        else:
-            record.message, record.asctime = record.getMessage(), self.formatTime(record)
-            text = self._style._fmt % vars(record)  # noqa: SLF001 - it has no public name
-        return plain(text, _MOST, keep="\n").replace("\n", "\n    ")
-
-
-class _Record(logging.LogRecord):
-    """A quarter of the work: what no line says of itself is the same for all of them."""
-
-    _same: Final = vars(logging.LogRecord("", 0, "", 0, "", (), None))
-
-    def __init__(self, name: str, level: int, *of: object) -> None:
-        _, _, msg, args, exc, *_ = of  # a file and a line before, a function and a stack behind
-        if isinstance(args, tuple) and len(args) == 1 and isinstance(args[0], Mapping) and args[0]:
-            args = args[0]
-        created = SystemClock.time()
-        self.__dict__ = self._same | {
-            "name": name,
-            "msg": msg,
-            "args": args,
-            "exc_info": exc,
-            "levelno": level,
-            "levelname": logging.getLevelName(level),
-            "created": created,
-            "msecs": created % 1 * 1000,
-        }
-
-
-class _Console(logging.StreamHandler):  # type: ignore[type-arg]
-    """Writes the lines of a turn of the loop in one go: of 200 bindings that are 200 calls less.
-
-    Warnings do not wait for the end of the turn, and lines from outside of a loop neither; where a
-    turn does not end they do not wait for long (`watch`).
-    """
-
-    def __init__(self) -> None:
-        super().__init__(sys.stderr)
-        self._lines: list[str] = []  # of any thread's
-        self._turn = threading.Lock()
-        self._loop: object = None
-        """Whose turn it is."""
-
-    def watch(self) -> None:
-        """Lines are written each second, though the loop hangs: they say what in."""
-
-        def write() -> None:
-            while not threading.Event().wait(_HELD_SECONDS):
-                self.flush()
-
-        threading.Thread(target=write, name="log", daemon=True).start()
-
-    def handle(self, record: logging.LogRecord) -> bool:
-        """See `logging.Handler.handle`; there are no filters."""
-        try:
-            line = f"{self.format(record)}\n"
-            with self._turn:
-                first = not self._lines
-                self._lines.append(line)
-            import asyncio
-
-            loop = asyncio._get_running_loop()  # noqa: SLF001 - the public one raises
-            if record.levelno >= logging.WARNING or loop is None:
-                self.flush()
-            elif first or loop is not self._loop:  # that one may have ended with its lines
-                self._loop = loop
-                loop.call_soon(self.flush)
-        except Exception:  # noqa: BLE001 - as logging has it: it is told, and the work goes on
-            self.handleError(record)
-        return True
-
-    def flush(self) -> None:
-        """See `logging.Handler.flush`."""
-        self.acquire()
-        try:
-            # INVARIANT: who appends to an empty one sees to it that this is called.
-            with self._turn:
-                lines, self._lines = self._lines, []
-            if lines:
-                self.stream.write("".join(lines))
-        finally:
-            self.release()
+        """See `logging.Formatter.format`."""
+        return plain(super().format(record), _MOST, keep="\n").replace("\n", "\n    ")
 
 
 class _Json(logging.Formatter):
@@ -168,7 +71,7 @@ def log_to_stderr(level: int, form: str) -> None:
 def log_of_a_process(verbosity: int, *, as_json: bool) -> None:
     """The log of a scheduler, in kube-scheduler's levels: 2 has a line for each pod placed."""
     level = logging.DEBUG if verbosity >= _EVERYTHING else logging.INFO
-    _log(_Json() if as_json else _Tame(_TEXT), level).watch()
+    _log(_Json() if as_json else _Tame(_TEXT), level)
     if verbosity < _A_LINE_A_POD:
         logging.getLogger("engine.scheduler").setLevel(logging.WARNING)
 
@@ -181,12 +84,10 @@ def logged_as_json(why: str) -> bool:
     return is_json
 
 
-def _log(formatter: logging.Formatter, level: int) -> _Console:
+def _log(formatter: logging.Formatter, level: int) -> None:
     # What no line says of itself: thread, process, task, and where it is written in the code.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # noqa: SLF001 - as Python's logging HOWTO says, under Optimization
-    logging.setLogRecordFactory(_Record)
-    console = _Console()
+    console = logging.StreamHandler()
     console.setFormatter(formatter)
     logging.basicConfig(level=level, handlers=[console])
-    return console

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from engine.cache import Cache
+from engine.cli.refusals import of_file
 from engine.objects import Namespace, Node, Pod, from_builtins
 from engine.objects.ondemand import scale_kind
 from engine.pods.podinfo import PodInfo, UnreadablePod, make_pod_info
@@ -26,21 +27,23 @@ class Objects:
     others: list[Any] = field(default_factory=list)
     """Services, volumes and what else plugins look up."""
     _pods: dict[str, PodInfo] = field(default_factory=dict)
-    _of_dumped: set[str] = field(default_factory=set)
-    """Those of templates of workloads that a cluster has, which makes pods of them itself."""
+    _templates: dict[str, PodInfo] = field(default_factory=dict)
+    """The pods that workloads describe, by the same keys."""
 
     @property
     def pods(self) -> list[PodInfo]:
         """Pods, and those that templates describe where the files have none of that workload."""
-        made = {key: one for key, one in self._pods.items() if key not in self._of_dumped}
         there = {
-            (one.namespace, of(one)) for one in made.values() for of in (controller_of, top_owner)
+            (one.namespace, of(one))
+            for one in self._pods.values()
+            for of in (controller_of, top_owner)
         }
-        return [
+        lacking = (
             one
-            for key, one in self._pods.items()
-            if key in made or (one.namespace, top_owner(one)) not in there
-        ]
+            for key, one in self._templates.items()
+            if key not in self._pods and (one.namespace, top_owner(one)) not in there
+        )
+        return [*self._pods.values(), *lacking]
 
     @property
     def pod(self) -> PodInfo | None:
@@ -56,9 +59,9 @@ class Objects:
         from engine.text.documents import objects_in
 
         try:
-            trees = objects_in(bytes_in(path, MOST_OF_OBJECTS).decode("utf-8"))
-        except OSError as failed:
-            raise click.ClickException(f"{path}: cannot be read: {failed.strerror}") from failed
+            with of_file(path, "read"):
+                text = bytes_in(path, MOST_OF_OBJECTS)
+            trees = objects_in(text.decode("utf-8"))
         except UnicodeDecodeError as failed:
             raise click.ClickException(f"{path} is not YAML: {failed}") from failed
         except ValueError as failed:
@@ -90,13 +93,13 @@ class Objects:
                 namespace = from_builtins(Namespace, tree)
                 self.namespaces[namespace.metadata.name] = namespace
             elif kind == "Pod":
-                self._add_pod(tree)
+                self._add_pod(tree, self._pods)
             else:
                 meta = tree.get("metadata")
                 meta = meta if isinstance(meta, dict) else {}
                 # What has an owner is a part of that, and may be an older one.
                 if kind in TEMPLATES and not meta.get("ownerReferences"):
-                    self._add_pod(tree, is_dumped="uid" in meta)
+                    self._add_pod(tree, self._templates)
                     meta.setdefault("namespace", "default")
                 return self._add_other(kind, tree)
         except (msgspec.ValidationError, UnreadablePod) as failed:
@@ -110,15 +113,10 @@ class Objects:
         self.others += [from_builtins(STRUCTS[name], tree) for name in named]
         return bool(named)
 
-    def _add_pod(self, tree: dict[str, Any], *, is_dumped: bool = False) -> None:
+    def _add_pod(self, tree: dict[str, Any], to: dict[str, PodInfo]) -> None:
         pod = make_pod_info(from_builtins(Pod, _pod(tree)))
-        if is_dumped and pod.key in self._pods:
-            return
-        self._pods.pop(pod.key, None)
-        self._pods[pod.key] = pod
-        self._of_dumped.discard(pod.key)
-        if is_dumped:
-            self._of_dumped.add(pod.key)
+        to.pop(pod.key, None)  # the newest is the last
+        to[pod.key] = pod
 
 
 def _pod(tree: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,12 @@ class Refusal(click.ClickException):
             super().show(file)
 
 
+class Unusable(Refusal):
+    """One whose command has another meaning for an exit with 1."""
+
+    exit_code = 2
+
+
 @contextmanager
 def reported(*kinds: type[Exception]) -> Iterator[None]:
     """What is raised of these kinds says itself what is wrong, and is no traceback's business."""
@@ -33,9 +39,9 @@ def reported(*kinds: type[Exception]) -> Iterator[None]:
 
 
 @contextmanager
-def written(path: Path) -> Iterator[None]:
-    """A file that the user named is written."""
+def of_file(path: str | Path, done: str, otherwise: type[Refusal] = Refusal) -> Iterator[None]:
+    """A file that the user named is `read` or `written`."""
     try:
         yield
     except OSError as failed:
-        raise Refusal(f"{path}: cannot be written: {failed.strerror}") from failed
+        raise otherwise(f"{path}: cannot be {done}: {failed.strerror}") from failed

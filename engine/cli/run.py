@@ -20,7 +20,7 @@ from engine.app import App, RunOptions
 from engine.cli import options, runflags
 from engine.cli.logs import log_of_a_process
 from engine.cli.loop import on_signal, run_until_told
-from engine.cli.refusals import reported, written
+from engine.cli.refusals import of_file, reported
 from engine.cli.settings import ELECTION, warn_of_folder, with_flags
 from engine.clock import SystemClock
 from engine.configuration.settings import ConfigError, load
@@ -80,7 +80,7 @@ def command(
         _LOG.warning("%s", note)
     if write_config_to:
         documents = configuration(settings).values()
-        with written(write_config_to):
+        with of_file(write_config_to, "written"):
             write_config_to.write_text(
                 yaml.dump_all(documents, Dumper=Dumper, sort_keys=False), "utf-8"
             )
@@ -90,7 +90,7 @@ def command(
     with contextlib.ExitStack() as open_files:
         journal: FileIO | None = None
         if record:
-            with written(record):
+            with of_file(record, "written"):
                 journal = open_files.enter_context(open_private(record))
         _run(RunOptions(settings, flags["kubeconfig"], journal, verbosity >= _WHY, serving))
 

@@ -11,9 +11,8 @@ import click
 from pydantic.alias_generators import to_camel
 
 from engine.cli import options
-from engine.configuration.berth import PrometheusSection
+from engine.configuration.berth import PoliciesSection, PrometheusSection
 from engine.configuration.forms import duration_of, seconds
-from engine.configuration.policies import PoliciesSection
 from engine.configuration.scheduler import LeaderElection
 from engine.configuration.settings import ConfigError, Settings, parse
 from engine.pods.selectors import SelectorError, read_selector

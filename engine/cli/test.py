@@ -9,6 +9,7 @@ import click
 
 import policies
 from engine.cli import options
+from engine.cli.refusals import Unusable, of_file
 from engine.policytests.running import Runner, as_json, as_junit, as_text, find_files
 from engine.text.display import plain
 
@@ -30,21 +31,16 @@ def command(
     try:
         files = list(dict.fromkeys(find_files(places)))
     except FileNotFoundError as failed:
-        click.echo(f"Error: {failed} does not exist", err=True)
-        sys.exit(2)
+        raise Unusable(f"{failed} does not exist") from failed
     if not files:
         listed = ", ".join(str(one) for one in places)
-        click.echo(f"Error: there is no .policytest file in {listed}", err=True)
-        sys.exit(2)
+        raise Unusable(f"there is no .policytest file in {listed}")
     for path in files:
         runner.run(path)
     report = runner.report
     told = (as_json if style == "json" else as_text)(report, coverage=coverage)
     click.echo(plain(told, len(told), keep="\n"))
     if junit is not None:
-        try:
+        with of_file(junit, "written", Unusable):
             junit.write_bytes(as_junit(report))
-        except OSError as failed:
-            click.echo(f"Error: {junit}: cannot be written: {failed.strerror}", err=True)
-            sys.exit(2)
     sys.exit(report.exit_code)

@@ -16,7 +16,7 @@ from engine.app import App, RunOptions
 from engine.cli import options
 from engine.cli.logs import log_to_stderr
 from engine.cli.loop import run_until_told
-from engine.cli.refusals import written
+from engine.cli.refusals import of_file
 from engine.cli.run import open_private
 from engine.clock import SystemClock
 from engine.configuration.settings import Settings
@@ -48,7 +48,7 @@ async def _up(
 ) -> None:
     clock = SystemClock()
     async with EmbeddedCluster(nodes=nodes, clock=clock, port=port) as cluster:
-        with written(kubeconfig), open_private(kubeconfig) as file:
+        with of_file(kubeconfig, "written"), open_private(kubeconfig) as file:
             file.write(yaml.safe_dump(cluster.kubeconfig()).encode())
         cluster.create("namespaces", {"metadata": {"name": _NAMESPACE}})
         click.echo(f"export KUBECONFIG={kubeconfig}")

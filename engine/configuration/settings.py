@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from engine.configuration.berth import BERTH_API, BerthDocument
-from engine.configuration.extenders import ExtenderDocument
 from engine.configuration.forms import Section
 from engine.configuration.scheduler import (
     SCHEDULER_API,
+    ExtenderDocument,
     LeaderElection,
     ProfileDocument,
     SchedulerDocument,

@@ -54,18 +54,6 @@ def check_object(resource: Resource, item: Object) -> None:
         _check_config_map(resource, item)
 
 
-def check_fields(resource: Resource, item: Object) -> None:
-    """Refuse top-level fields that the resource does not have (`fieldValidation=Strict`).
-
-    Raises:
-        ApiError: 400.
-    """
-    known = {"apiVersion", "kind", "metadata", *resource.fields}
-    unknown = [f'unknown field "{name}"' for name in item if name not in known]
-    if unknown:
-        raise _cannot_decode(resource, f"strict decoding error: {', '.join(unknown)}")
-
-
 def _cannot_decode(resource: Resource, why: str) -> ApiError:
     kind, version = resource.kind, resource.version
     return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')

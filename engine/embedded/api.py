@@ -132,7 +132,13 @@ class Api:
             ApiError: 404 or 409.
         """
         old = self.get(resource, *key)
-        self._check_preconditions(resource, old, options.get("preconditions") or {})
+        wanted, uid = (options.get("preconditions") or {}).get("uid"), old.metadata["uid"]
+        if wanted and wanted != uid:
+            why = (
+                f"the UID in the precondition ({wanted}) does not match the UID in record ({uid})."
+                " The object might have been deleted and then recreated"
+            )
+            raise errors.conflict(resource.group, resource.kind, key[1], why)
         grace = self._grace(resource, old, options.get("gracePeriodSeconds"))
         if grace:
             if "deletionTimestamp" in old.metadata:
@@ -248,19 +254,6 @@ class Api:
             item["metadata"]["generation"] = old.metadata.get("generation", 1) + 1
         return self.store.put(resource.plural, key, item)
 
-    def _check_preconditions(self, resource: Resource, old: Version, wanted: Object) -> None:
-        uid, revision = old.metadata["uid"], str(old.revision)
-        for what, given, found, happened in (
-            ("UID", wanted.get("uid"), uid, "deleted and then recreated"),
-            ("ResourceVersion", wanted.get("resourceVersion"), revision, "modified"),
-        ):
-            if given and given != found:
-                why = (
-                    f"the {what} in the precondition ({given}) does not match the {what} in record"
-                    f" ({found}). The object might have been {happened}"
-                )
-                raise errors.conflict(resource.group, resource.kind, old.metadata["name"], why)
-
     def _grace(self, resource: Resource, old: Version, asked: int | None) -> int:
         if resource.plural != "pods" or not old.object["spec"].get("nodeName"):
             return 0
@@ -370,8 +363,6 @@ def merge(target: Any, patch: Any, *, strategic: bool) -> Any:  # noqa: ANN401 -
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}
-    if strategic and patch.get("$patch") == "replace":
-        return {key: value for key, value in patch.items() if key != "$patch"}
     for key, value in patch.items():
         if strategic and key.startswith("$"):
             continue
@@ -387,10 +378,7 @@ def merge(target: Any, patch: Any, *, strategic: bool) -> Any:  # noqa: ANN401 -
 def _merge_list(target: list[Any], patch: list[Any], merge_key: str) -> list[Any]:
     merged = {item.get(merge_key): item for item in target}
     for item in patch:
-        directive = item.get("$patch")
-        if directive == "replace":
-            return [entry for entry in patch if "$patch" not in entry]
-        if directive == "delete":
+        if item.get("$patch") == "delete":
             merged.pop(item.get(merge_key), None)
         else:
             name = item.get(merge_key)

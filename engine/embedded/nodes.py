@@ -13,7 +13,7 @@ from random import Random
 import msgspec
 
 from engine.embedded.api import Api
-from engine.embedded.errors import ApiError, Object
+from engine.embedded.errors import Object
 from engine.embedded.resources import BY_PLURAL
 from engine.embedded.store import Key
 
@@ -23,11 +23,6 @@ SIZES = ((4, 16), (8, 32), (16, 64))
 """(cores, GiB) of the node shapes, in turn."""
 PODS_A_NODE = 110
 BATCH = 100
-NODE_INFO = (
-    *("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion"),
-    *("kubeletVersion", "kubeProxyVersion", "operatingSystem", "architecture"),
-)
-"""The fields that clients with typed models insist on."""
 KUBELET_VERSION = "v1.37.1"
 WALK = 0.08
 """The standard deviation of a step of the load, as a share of its full range."""
@@ -62,7 +57,6 @@ class SimulatedNodes:
     def __init__(self, api: Api, *, count: int, random: Random) -> None:
         self._api = api
         self._random = random
-        self._seen = api.store.revision
         self._addresses = 0
         self.names = [f"node-{number:02d}" for number in range(1, count + 1)]
         self.signals: dict[str, dict[str, Walk]] = {
@@ -82,32 +76,14 @@ class SimulatedNodes:
             for walk in walks.values():
                 walk.step(self._random)
 
-    def step_kubelets(self, limit: int = BATCH) -> bool:
-        """Start the pods that were bound since the last step and end those being deleted.
-
-        Handles at most `limit` changes; returns whether more are waiting.
-        """
-        pods = self._api.store.collection("pods")
-        try:
-            changes = pods.since(self._seen)
-        except ApiError:
-            # History was forgotten: look at every pod, once.
-            self._seen = self._api.store.revision
-            for key in list(pods.items):
-                self._attend(key)
-            return False
-        for change in changes[:limit]:
-            self._seen = change.now.revision
-            self._attend(change.key)
-        return len(changes) > limit
-
     async def run_kubelets(self, seconds: float) -> None:
-        """Step the kubelets for ever, this long after pods changed."""
+        """Looks at all pods for ever, this long after some changed; others have their turns too."""
+        pods = self._api.store.collection("pods").items
         async for _ in self._api.store.changing(seconds, "pods"):
-            more = True
-            while more:
-                more = self.step_kubelets()
-                await asyncio.sleep(0)
+            for number, key in enumerate(list(pods), 1):
+                self.attend(key)
+                if number % BATCH == 0:
+                    await asyncio.sleep(0)
 
     async def run_signals(self, seconds: float) -> None:
         """Step the signals for ever, at this interval."""
@@ -115,7 +91,8 @@ class SimulatedNodes:
             await asyncio.sleep(seconds)
             self.step_signals()
 
-    def _attend(self, key: Key) -> None:
+    def attend(self, key: Key) -> None:
+        """Starts a pod that was bound, ends one that is being deleted."""
         pod = self._api.store.collection("pods").items.get(key)
         if pod is None or not pod.object["spec"].get("nodeName"):
             return
@@ -191,11 +168,8 @@ class SimulatedNodes:
                 {"type": "InternalIP", "address": f"10.1.{index // 256}.{index % 256}"},
                 {"type": "Hostname", "address": name},
             ],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
-            "nodeInfo": dict.fromkeys(NODE_INFO, "")
-            | {
+            "nodeInfo": {
                 "kubeletVersion": KUBELET_VERSION,
-                "osImage": "simulated",
                 "operatingSystem": "linux",
                 "architecture": "amd64",
             },

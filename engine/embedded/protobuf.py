@@ -6,15 +6,15 @@ Reads only, and only these kinds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from engine.embedded.errors import Object, bad_request, unsupported_media_type
 
-Read = Callable[[Any], Any]
-Schema = Mapping[int, tuple[str, Read]]
+Schema = Mapping[int, tuple[str, Any]]
+"""By the number of a field its name, and what reads it: a function, or the schema of a message."""
 
 MAGIC = b"k8s\x00"
 _VARINT, _BYTES = 0, 2
@@ -31,13 +31,13 @@ def decode(body: bytes) -> Object:
     if not body.startswith(MAGIC):
         raise unsupported_media_type()
     try:
-        envelope = _message(_ENVELOPE)(body[len(MAGIC) :])
-        typed = envelope["type"]
+        envelope = dict(_fields(body[len(MAGIC) :]))
+        typed = _message(envelope[1], {1: ("apiVersion", _text), 2: ("kind", _text)})
         schema = _KINDS.get(typed["kind"])
         if schema is None:
             raise unsupported_media_type()
-        item: Object = typed | _message(schema)(envelope["raw"])
-    except (IndexError, KeyError, ValueError, TypeError) as error:
+        item: Object = typed | _message(envelope[2], schema)
+    except (IndexError, KeyError, ValueError, TypeError, AttributeError) as error:
         raise bad_request(f"cannot read this protobuf: {error}") from error
     return item
 
@@ -72,72 +72,55 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
             return value, position
 
 
-def _message(schema: Schema) -> Callable[[bytes], Object]:
-    def read(data: bytes) -> Object:
-        item: Object = {}
-        for number, value in _fields(_raw(data)):
-            if number not in schema:
-                continue
-            name, convert = schema[number]
-            converted = convert(value)
-            if isinstance(converted, dict) and name in item:
-                converted = item[name] | converted
-            if converted not in ("", {}):
-                item[name] = converted
-        return item
-
-    return read
+def _message(data: bytes, schema: Schema) -> Object:
+    item: Object = {}
+    for number, value in _fields(data):
+        name, read = schema.get(number, ("", None))
+        if read is None:
+            continue
+        found = _message(value, read) if isinstance(read, Mapping) else read(value)
+        if isinstance(found, dict):
+            found = item.get(name, {}) | found
+        if found not in ("", {}):
+            item[name] = found
+    return item
 
 
-def _raw(value: bytes | int) -> bytes:
-    """The bytes of a field that has bytes; of a number, `bytes` would make as many zeros."""
-    if isinstance(value, int):
-        raise TypeError("a number where bytes belong")
-    return value
-
-
-def _text(value: bytes | int) -> str:
-    return _raw(value).decode()
+def _text(value: bytes) -> str:
+    return value.decode()
 
 
 def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def _entry(convert: Read) -> Callable[[bytes], Object]:
-    def read(data: bytes) -> Object:
-        pair = dict(_fields(_raw(data)))
-        return {_text(pair.get(1, b"")): convert(pair.get(2, b""))}
-
-    return read
+def _entry(data: bytes) -> Object:
+    pair = dict(_fields(data))
+    return {_text(pair.get(1, b"")): _text(pair.get(2, b""))}
 
 
-def _base64(value: bytes) -> str:
-    text: str = msgspec.to_builtins(value)
-    return text
+def _entry_of_bytes(data: bytes) -> Object:
+    pair = dict(_fields(data))
+    return {_text(pair.get(1, b"")): msgspec.to_builtins(pair.get(2, b""))}
 
 
 _METADATA: Schema = {
     1: ("name", _text),
     2: ("generateName", _text),
     3: ("namespace", _text),
-    11: ("labels", _entry(_text)),
-    12: ("annotations", _entry(_text)),
-}
-_ENVELOPE: Schema = {
-    1: ("type", _message({1: ("apiVersion", _text), 2: ("kind", _text)})),
-    2: ("raw", _raw),
+    11: ("labels", _entry),
+    12: ("annotations", _entry),
 }
 _KINDS: Mapping[str, Schema] = {
     "ConfigMap": {
-        1: ("metadata", _message(_METADATA)),
-        2: ("data", _entry(_text)),
-        3: ("binaryData", _entry(_base64)),
+        1: ("metadata", _METADATA),
+        2: ("data", _entry),
+        3: ("binaryData", _entry_of_bytes),
         4: ("immutable", bool),
     },
-    "Namespace": {1: ("metadata", _message(_METADATA))},
+    "Namespace": {1: ("metadata", _METADATA)},
     "PriorityClass": {
-        1: ("metadata", _message(_METADATA)),
+        1: ("metadata", _METADATA),
         2: ("value", _signed),
         3: ("globalDefault", bool),
         4: ("description", _text),

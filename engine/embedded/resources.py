@@ -1,4 +1,4 @@
-"""What the embedded API serves: one row a resource, and Event's two faces.
+"""What the embedded API serves: one row a resource, Event's two faces, and the pages of discovery.
 
 Data only; `api` gives it meaning and `server` gives it a path.
 """
@@ -6,7 +6,7 @@ Data only; `api` gives it meaning and `server` gives it a path.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -27,8 +27,6 @@ class Resource(msgspec.Struct, frozen=True):
     version: str
     plural: str
     kind: str
-    fields: tuple[str, ...]
-    """Its top-level fields besides apiVersion, kind and metadata."""
     short_names: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
     namespaced: bool = True
@@ -79,47 +77,34 @@ def event_from_core(event: Object) -> Object:
     return new | {"apiVersion": "events.k8s.io/v1", "kind": "Event"}
 
 
-_CORE_EVENT_FIELDS = (
-    *("involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count"),
-    *("type", "eventTime", "series", "action", "related", "reportingComponent"),
-    "reportingInstance",
-)
+_STATUS = ("status",)
+_OF_VOLUMES = {"volumeMode": "Filesystem"}
+_PENDING = {"phase": "Pending"}
 
 
 def _controlled(group: str, version: str, plural: str, kind: str, *short_names: str) -> Resource:
     """What somebody looks after: with a spec, a status of its own, and generations."""
-    fields = ("spec", "status")
-    return Resource(
-        group, version, plural, kind, fields, short_names, ("status",), has_generation=True
-    )
+    return Resource(group, version, plural, kind, short_names, _STATUS, has_generation=True)
 
 
 RESOURCES = (
+    Resource("", "v1", "pods", "Pod", ("po",), ("status", "binding"), has_generation=True),
+    Resource("", "v1", "nodes", "Node", ("no",), _STATUS, namespaced=False),
+    Resource("", "v1", "namespaces", "Namespace", ("ns",), _STATUS, namespaced=False),
+    Resource("", "v1", "configmaps", "ConfigMap", ("cm",)),
+    Resource("", "v1", "events", "Event", ("ev",)),
     Resource(
-        "", "v1", "pods", "Pod", ("spec", "status"), ("po",), ("status", "binding"),
-        has_generation=True,
-    ),
-    Resource("", "v1", "nodes", "Node", ("spec", "status"), ("no",), ("status",), namespaced=False),
-    Resource(
-        "", "v1", "namespaces", "Namespace", ("spec", "status"), ("ns",), ("status",),
-        namespaced=False,
-    ),
-    Resource("", "v1", "configmaps", "ConfigMap", ("data", "binaryData", "immutable"), ("cm",)),
-    Resource("", "v1", "events", "Event", _CORE_EVENT_FIELDS, ("ev",)),
-    Resource(
-        "events.k8s.io", "v1", "events", "Event",
-        tuple(_TO_NEW.get(name, name) for name in _CORE_EVENT_FIELDS), ("ev",),
+        "events.k8s.io", "v1", "events", "Event", ("ev",),
         to_stored=event_to_core, from_stored=event_from_core,
     ),
-    Resource("coordination.k8s.io", "v1", "leases", "Lease", ("spec",)),
+    Resource("coordination.k8s.io", "v1", "leases", "Lease"),
     Resource(
-        "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass",
-        ("value", "globalDefault", "description", "preemptionPolicy"), ("pc",),
+        "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", ("pc",),
         namespaced=False, has_generation=True,
         defaults={"preemptionPolicy": "PreemptLowerPriority"},
     ),
     _controlled("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", "pdb"),
-    Resource("", "v1", "services", "Service", ("spec", "status"), ("svc",), ("status",)),
+    Resource("", "v1", "services", "Service", ("svc",), _STATUS),
     _controlled("", "v1", "replicationcontrollers", "ReplicationController", "rc"),
     _controlled("apps", "v1", "replicasets", "ReplicaSet", "rs"),
     _controlled("apps", "v1", "statefulsets", "StatefulSet", "sts"),
@@ -128,39 +113,27 @@ RESOURCES = (
     _controlled("batch", "v1", "jobs", "Job"),
     _controlled("batch", "v1", "cronjobs", "CronJob", "cj"),
     Resource(
-        "", "v1", "persistentvolumes", "PersistentVolume", ("spec", "status"), ("pv",),
-        ("status",), namespaced=False,
+        "", "v1", "persistentvolumes", "PersistentVolume", ("pv",), _STATUS, namespaced=False,
         defaults={
-            "spec": {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"},
-            "status": {"phase": "Pending"},
+            "spec": {"persistentVolumeReclaimPolicy": "Retain", **_OF_VOLUMES}, "status": _PENDING,
         },
     ),
     Resource(
-        "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", ("spec", "status"), ("pvc",),
-        ("status",),
-        defaults={"spec": {"volumeMode": "Filesystem"}, "status": {"phase": "Pending"}},
+        "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", ("pvc",), _STATUS,
+        defaults={"spec": _OF_VOLUMES, "status": _PENDING},
     ),
     Resource(
-        "storage.k8s.io", "v1", "storageclasses", "StorageClass",
-        (
-            *("provisioner", "parameters", "reclaimPolicy", "mountOptions"),
-            *("allowVolumeExpansion", "volumeBindingMode", "allowedTopologies"),
-        ),
-        ("sc",), namespaced=False,
+        "storage.k8s.io", "v1", "storageclasses", "StorageClass", ("sc",), namespaced=False,
         defaults={"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
     ),
-    Resource("storage.k8s.io", "v1", "csinodes", "CSINode", ("spec",), namespaced=False),
+    Resource("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False),
     Resource(
-        "storage.k8s.io", "v1", "csidrivers", "CSIDriver", ("spec",),
-        namespaced=False, has_generation=True,
+        "storage.k8s.io", "v1", "csidrivers", "CSIDriver", namespaced=False, has_generation=True
     ),
+    Resource("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity"),
     Resource(
-        "storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity",
-        ("nodeTopology", "storageClassName", "capacity", "maximumVolumeSize"),
-    ),
-    Resource(
-        "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", ("spec", "status"),
-        subresources=("status",), namespaced=False,
+        "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment",
+        subresources=_STATUS, namespaced=False,
     ),
     _controlled("scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota", "eq", "eqs"),
     _controlled("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", "pg", "pgs"),
@@ -170,3 +143,95 @@ BY_PATH = {(resource.base_path, resource.plural): resource for resource in RESOU
 BY_PLURAL = {resource.plural: resource for resource in reversed(RESOURCES)}
 """By plural name; of Event's two faces the stored one."""
 GROUP_VERSIONS = tuple(dict.fromkeys((item.group, item.version) for item in RESOURCES))
+
+
+# ---- the pages by which clients find out what is served: enough of them for kubectl
+
+
+VERSION: Object = {
+    "major": "1",
+    "minor": "37",
+    "gitVersion": "v1.37.1+berth.embedded",
+}
+
+OPENAPI_V2: Final = "openapi/v2"
+OPENAPI_V2_PROTOBUF: Final = b"\x0a\x032.0"
+"""A document of field 1 alone, `swagger: "2.0"`. kubectl asks for it when it meets a kind that is
+not served, and must be able to read it to say so."""
+
+
+def documents() -> dict[str, Object]:
+    """Path (without slash in front) -> the document served there."""
+    groups = [_group(group, version) for group, version in GROUP_VERSIONS if group]
+    pages: dict[str, Object] = {
+        "version": VERSION,
+        "api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
+        "apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups},
+    }
+    pages |= {f"apis/{group['name']}": {"apiVersion": "v1"} | group for group in groups}
+    for group, version in GROUP_VERSIONS:
+        served = [item for item in RESOURCES if (item.group, item.version) == (group, version)]
+        base = served[0].base_path
+        pages[base] = {
+            "kind": "APIResourceList",
+            "apiVersion": "v1",
+            "groupVersion": served[0].api_version,
+            "resources": [entry for item in served for entry in _entries(item)],
+        }
+        pages[f"openapi/v3/{base}"] = _openapi_v3(served)
+    bases = [path.removeprefix("openapi/v3/") for path in pages if path.startswith("openapi/v3/")]
+    links = {base: {"serverRelativeURL": f"/openapi/v3/{base}"} for base in bases}
+    pages["openapi/v3"] = {"paths": links}
+    return pages
+
+
+def _group(group: str, version: str) -> Object:
+    entry = {"groupVersion": f"{group}/{version}", "version": version}
+    return {"kind": "APIGroup", "name": group, "versions": [entry], "preferredVersion": entry}
+
+
+def _entries(item: Resource) -> list[Object]:
+    singular = item.kind.lower()
+    entry: Object = {
+        "name": item.plural,
+        "singularName": singular,
+        "namespaced": item.namespaced,
+        "kind": item.kind,
+        "verbs": list(VERBS),
+    }
+    if item.short_names:
+        entry["shortNames"] = list(item.short_names)
+    entries = [entry]
+    for subresource in item.subresources:
+        binding = subresource == "binding"
+        entries.append(
+            {
+                "name": f"{item.plural}/{subresource}",
+                "singularName": "",
+                "namespaced": item.namespaced,
+                "kind": "Binding" if binding else item.kind,
+                "verbs": ["create"] if binding else ["get", "patch", "update"],
+            }
+        )
+    return entries
+
+
+def _openapi_v3(served: list[Resource]) -> Object:
+    """Just enough for clients to see that the server validates fields itself."""
+    parameter = {"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}
+    paths = {}
+    for item in served:
+        middle = "namespaces/{namespace}/" if item.namespaced else ""
+        kind = {"group": item.group, "version": item.version, "kind": item.kind}
+        operation = {
+            "parameters": [parameter],
+            "x-kubernetes-group-version-kind": kind,
+            "responses": {"200": {"description": "OK"}},
+        }
+        paths[f"/{item.base_path}/{middle}{item.plural}/{{name}}"] = {"patch": operation}
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "Berth, embedded cluster", "version": VERSION["gitVersion"]},
+        "paths": paths,
+        "components": {"schemas": {}},
+    }

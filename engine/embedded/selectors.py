@@ -12,18 +12,12 @@ from engine.pods.selectors import SelectorError, read_selector
 Predicate = Callable[[Object], bool]
 
 _EVERYWHERE = ("metadata.name", "metadata.namespace")
-_REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_REFERENCE = ("kind", "namespace", "name", "uid", "fieldPath")
 FIELDS: dict[str, tuple[str, ...]] = {
-    "pods": (
-        *("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName"),
-        *("spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName"),
-    ),
+    "pods": ("spec.nodeName", "spec.schedulerName", "status.phase"),
     "nodes": ("spec.unschedulable",),
     "namespaces": ("status.phase",),
-    "events": (
-        *(f"involvedObject.{name}" for name in _REFERENCE),
-        *("reason", "reportingComponent", "source", "type"),
-    ),
+    "events": (*(f"involvedObject.{name}" for name in _REFERENCE), "reason", "type"),
 }
 _TERM = re.compile(r"(?P<key>[^=!]*)(?P<operator>==|=|!=)(?P<value>.*)")
 
@@ -56,10 +50,8 @@ def field_text(item: Object, path: tuple[str, ...]) -> str:
     value: Any = item
     for step in path:
         value = value.get(step) if isinstance(value, dict) else None
-    if path[-1] in {"unschedulable", "hostNetwork"}:
+    if path[-1] == "unschedulable":
         return "true" if value else "false"
-    if path == ("source",):
-        value = (value or {}).get("component") if isinstance(value, dict) else None
     return value if isinstance(value, str) else ""
 
 

@@ -13,8 +13,7 @@ import msgspec
 from aiohttp import ClientConnectionResetError, web
 
 from engine.clock import Clock
-from engine.embedded import discovery, errors, protobuf
-from engine.embedded.admission import check_fields
+from engine.embedded import errors, protobuf, resources
 from engine.embedded.api import Api
 from engine.embedded.errors import ApiError, Object
 from engine.embedded.resources import BY_PATH, Resource, unchanged
@@ -96,7 +95,7 @@ class ApiServer:
         self._clock = clock
         self._bookmark_seconds = bookmark_seconds
         self._mounts = mounts or {}
-        self._documents = {path: _encode(page) for path, page in discovery.documents().items()}
+        self._documents = {path: _encode(page) for path, page in resources.documents().items()}
         self._watches: set[asyncio.Event] = set()
         self._closing = False
         self._runner: web.ServerRunner | None = None
@@ -132,8 +131,8 @@ class ApiServer:
         mounted = self._mounts.get(root)
         if mounted is not None:
             return await mounted(request, rest)
-        if path == discovery.OPENAPI_V2 and "protobuf" in request.headers.get("Accept", ""):
-            return web.Response(body=discovery.OPENAPI_V2_PROTOBUF)
+        if path == resources.OPENAPI_V2 and "protobuf" in request.headers.get("Accept", ""):
+            return web.Response(body=resources.OPENAPI_V2_PROTOBUF)
         if path in self._documents:
             return _reply(self._documents[path])
         if root in HEALTH:
@@ -188,13 +187,13 @@ class ApiServer:
         resource, key, sub = target.resource, target.key, target.subresource
         match request.method, bool(target.name):
             case "POST", False if target.namespace or not resource.namespaced:
-                return self._api.create(resource, key[0], _item(request, target, body))
+                return self._api.create(resource, key[0], _json(body, resource.kind))
             case "PUT", True:
-                return self._api.replace(resource, key, _item(request, target, body), sub)
+                return self._api.replace(resource, key, _json(body, resource.kind), sub)
             case "PATCH", True:
                 if (how := request.content_type) not in {STRATEGIC, MERGE}:
                     raise errors.unsupported_media_type()
-                patch, strategic = _item(request, target, body), how == STRATEGIC
+                patch, strategic = _json(body, resource.kind), how == STRATEGIC
                 return self._api.patch(resource, key, patch, strategic=strategic, subresource=sub)
             case "DELETE", True if not sub:
                 return self._api.delete(resource, key, _delete_options(request, body))
@@ -382,13 +381,6 @@ def _json(body: bytes, kind: str) -> Object:
     if not isinstance(value, dict):
         raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind})")
     return value
-
-
-def _item(request: web.BaseRequest, target: Target, body: bytes) -> Object:
-    item = _json(body, target.resource.kind)
-    if request.query.get("fieldValidation") == "Strict":
-        check_fields(target.resource, item)
-    return item
 
 
 def _delete_options(request: web.BaseRequest, body: bytes) -> Object:

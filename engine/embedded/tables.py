@@ -10,22 +10,13 @@ from engine.embedded.errors import Object
 
 Cells = Callable[[Object, float], list[Any]]
 
-_MINUTE, _HOUR, _DAY, _YEAR = 60, 3_600, 86_400, 31_536_000
+_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60))
 
 
 def human_age(seconds: float) -> str:
-    """A duration in kubectl's words: `5s`, `2m5s`, `3h`, `12d`."""
+    """A duration nearly as kubectl writes it: `119s`, `2m`, `47h`, `12d`."""
     whole = max(0, int(seconds))
-    if whole < 2 * _MINUTE:
-        return f"{whole}s"
-    if whole < 10 * _MINUTE:
-        minutes, rest = divmod(whole, _MINUTE)
-        return f"{minutes}m{rest}s" if rest else f"{minutes}m"
-    if whole < 3 * _HOUR:
-        return f"{whole // _MINUTE}m"
-    if whole < 2 * _DAY:
-        return f"{whole // _HOUR}h"
-    return f"{whole // _DAY}d" if whole < 2 * _YEAR else f"{whole // _YEAR}y"
+    return next((f"{whole // of}{unit}" for unit, of in _UNITS if whole >= 2 * of), f"{whole}s")
 
 
 def table(plural: str, items: Iterable[Object], now: float, revision: int) -> Object:
@@ -84,9 +75,7 @@ def _pod(item: Object, now: float) -> list[Any]:
         _pod_state(item, status),
         str(restarts),
         _created(item, now),
-        status.get("podIP") or "<none>",
         spec.get("nodeName") or "<none>",
-        status.get("nominatedNodeName") or "<none>",
     ]
 
 
@@ -108,32 +97,24 @@ def _node(item: Object, now: float) -> list[Any]:
     prefix = "node-role.kubernetes.io/"
     labels = item["metadata"].get("labels") or {}
     roles = sorted(key.removeprefix(prefix) for key in labels if key.startswith(prefix))
-    addresses = {each["type"]: each["address"] for each in status.get("addresses") or ()}
-    info = status.get("nodeInfo") or {}
     return [
         item["metadata"]["name"],
         state,
         ",".join(roles) or "<none>",
         _created(item, now),
-        info.get("kubeletVersion", ""),
-        addresses.get("InternalIP", "<none>"),
-        info.get("osImage") or "<unknown>",
+        (status.get("nodeInfo") or {}).get("kubeletVersion", ""),
     ]
 
 
 def _event(item: Object, now: float) -> list[Any]:
     about = item.get("involvedObject") or {}
     last = item.get("lastTimestamp") or item.get("eventTime")
-    source = item.get("reportingComponent") or (item.get("source") or {}).get("component", "")
     return [
         _age(last, now) if last else _created(item, now),
         item.get("type", ""),
         item.get("reason", ""),
         f"{about.get('kind', '').lower()}/{about.get('name', '')}",
-        source,
         (item.get("message") or "").strip(),
-        str(item.get("count") or 1),
-        item["metadata"]["name"],
     ]
 
 
@@ -143,13 +124,7 @@ def _plain(item: Object, now: float) -> list[Any]:
 
 _PLAIN: tuple[tuple[str, ...], Cells] = (("Name", "Age"), _plain)
 _LAYOUTS: dict[str, tuple[tuple[str, ...], Cells]] = {
-    "pods": (
-        ("Name", "Ready", "Status", "Restarts", "Age", "IP*", "Node*", "Nominated Node*"),
-        _pod,
-    ),
-    "nodes": (("Name", "Status", "Roles", "Age", "Version", "Internal-IP*", "OS-Image*"), _node),
-    "events": (
-        (*("Last Seen", "Type", "Reason", "Object", "Source*", "Message", "Count*"), "Name*"),
-        _event,
-    ),
+    "pods": (("Name", "Ready", "Status", "Restarts", "Age", "Node*"), _pod),
+    "nodes": (("Name", "Status", "Roles", "Age", "Version"), _node),
+    "events": (("Last Seen", "Type", "Reason", "Object", "Message"), _event),
 }

@@ -150,9 +150,25 @@ def _miss(miss: Miss, indent: str) -> Iterator[str]:
 
 
 def object_of(told: Explanation, most: int, also: Sequence[str] = ()) -> dict[str, Any]:
-    """The same for JSON."""
-    decision = told.decision
-    found: dict[str, Any] = {
+    """The same for JSON; what there is nothing to say of is left out."""
+    decision, rescue, misses = told.decision, told.decision.rescue, told.misses
+    best = told.scored(decision.node or "")
+    others = [] if best is None else _others(told.ranking, best, also)
+    promised = None if rescue is None or not rescue.nominated else rescue
+    found = {
+        "message": None if decision.node else decision.message,
+        "gate": told.gate or None,
+        "then": told.then or None,
+        "ended": told.ended,
+        "nominated": promised and promised.nominated,
+        "evicts": promised and [one.pod.key for one in promised.evictions],
+        "ties": best and told.ranking.ties,
+        "best": best and [best, *others],
+        "votes": best and {one.node: dict(votes(best, one)) for one in others},
+        "rejected": None if misses is None else len(misses),
+        "nearest": None if misses is None else [m.as_object() for m in misses.nearest(most, also)],
+    }
+    return {
         "pod": told.pod.key,
         "profile": told.profile,
         "bundle": decision.bundle,
@@ -160,29 +176,8 @@ def object_of(told: Explanation, most: int, also: Sequence[str] = ()) -> dict[st
         "node": decision.node,
         "nodes": decision.evaluated,
         "feasible": told.ranking.feasible,
+        **{name: to_builtins(one) for name, one in found.items() if one is not None},
     }
-    if decision.node is None:
-        found["message"] = decision.message
-    if told.gate:
-        found["gate"] = told.gate
-    if told.then:
-        found["then"] = told.then
-    if told.ended is not None:
-        found["ended"] = to_builtins(told.ended)
-    rescue = decision.rescue
-    if rescue is not None and rescue.nominated:
-        found["nominated"] = rescue.nominated
-        found["evicts"] = [one.pod.key for one in rescue.evictions]
-    best = None if decision.node is None else told.scored(decision.node)
-    if best is not None:
-        others = _others(told.ranking, best, also)
-        found["ties"] = told.ranking.ties
-        found["best"] = to_builtins([best, *others])
-        found["votes"] = {one.node: dict(votes(best, one)) for one in others}
-    if told.misses is not None:
-        found["rejected"] = len(told.misses)
-        found["nearest"] = [one.as_object() for one in told.misses.nearest(most, also)]
-    return found
 
 
 # ---- a node -------------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ from typing import Final, TypeVar
 
 from engine import __version__
 from engine.channels import Broken, Channels, Late, NotConnected, header_lines, load_pair, trusting
-from engine.configuration.extenders import ExtenderDocument, ExtenderTLS
 from engine.configuration.forms import seconds
+from engine.configuration.scheduler import ExtenderDocument, ExtenderTLS
 from engine.configuration.settings import ConfigError
 from engine.extenders import messages
 from engine.extenders.messages import BadAnswer, Victims

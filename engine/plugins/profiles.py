@@ -12,8 +12,13 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from engine.configuration.extenders import ignored
-from engine.configuration.scheduler import EnabledPlugin, PluginConfig, PluginSet, ProfileDocument
+from engine.configuration.scheduler import (
+    EnabledPlugin,
+    PluginConfig,
+    PluginSet,
+    ProfileDocument,
+    ignored,
+)
 from engine.configuration.settings import ConfigError, Settings
 from engine.framework.defaults import DEFAULT_WEIGHTS
 from engine.framework.interface import Plugin

@@ -33,8 +33,12 @@ from engine.policy.sources import Texts, decoded
 
 if TYPE_CHECKING:
     # Half of what `berth test` would import, and only named here.
-    from engine.configuration.berth import BerthDocument, MetricSection
-    from engine.configuration.policies import PoliciesSection, TenantsSection
+    from engine.configuration.berth import (
+        BerthDocument,
+        MetricSection,
+        PoliciesSection,
+        TenantsSection,
+    )
 
 _HASH_DIGITS: Final = 12
 _PERCENT: Final = 100

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from engine.clock import Clock
+from engine.configuration.berth import GuardSection
 from engine.configuration.forms import seconds
-from engine.configuration.policies import GuardSection
 
 _EVERY_SECONDS: Final = 1.0
 _AGAIN_SECONDS: Final = 15.0

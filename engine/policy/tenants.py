@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from engine.clock import Clock
-from engine.configuration.policies import PoliciesSection
+from engine.configuration.berth import PoliciesSection
 from engine.policy.bundle import Bundle
 from engine.policy.reloader import Kept, Reloader, Work
 from engine.policy.sources import (

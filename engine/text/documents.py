@@ -57,7 +57,7 @@ def objects_in(text: str) -> list[dict[str, Any]]:
     """
     try:
         documents = list(yaml.load_all(text, Loader=Loader))
-    except (yaml.YAMLError, ValueError) as failed:
+    except (yaml.YAMLError, ValueError, RecursionError) as failed:
         raise ValueError(f"is not YAML: {' '.join(str(failed).split())}") from failed
     return [one for document in documents for one in _each(document)]
 

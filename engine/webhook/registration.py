@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.configuration.policies import PoliciesSection
+from engine.configuration.berth import PoliciesSection
 from engine.kube.errors import StatusError
 from engine.kube.session import APPLY_PATCH, KubeClient, segment
 from engine.pods.selectors import Selector, SelectorError, read_selector

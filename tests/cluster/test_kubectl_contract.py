@@ -138,11 +138,6 @@ def test_a_kind_that_is_not_served_is_named(run: Run) -> None:
     assert 'no matches for kind "Nothing" in version "none.example/v1"' in said
 
 
-def test_wrong_fields_are_told(run: Run) -> None:
-    wrong = CONFIG.replace("data:", "dta:") % "one"
-    assert 'unknown field "dta"' in run("create", "-f", "-", stdin=wrong, fails=True)
-
-
 def test_tables_of_the_cluster(run: Run, api: Wire) -> None:
     api.create_node("kubectl-node")
     assert run("get", "node", "kubectl-node").splitlines()[0].split() == [

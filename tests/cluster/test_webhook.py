@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from engine.cli import main
-from engine.configuration.policies import PoliciesSection
+from engine.configuration.berth import PoliciesSection
 from engine.webhook.registration import webhooks
 from tests.cluster import binaries, manifests
 from tests.cluster.berth import node

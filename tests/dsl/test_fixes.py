@@ -6,7 +6,7 @@ import pytest
 
 from dsl.compiler import Compiler
 from dsl.diagnostics import to_json
-from engine.cli.formats import to_github, to_sarif
+from engine.cli.check import to_github, to_sarif
 from tests.dsl.corpus import policies
 from tests.effort import EVERY
 

@@ -40,36 +40,6 @@ def test_identity_is_seeded_and_time_is_passed_in() -> None:
     assert one.now(after_seconds=61) == "2025-03-01T10:01:01Z"
 
 
-def test_stored_versions_never_change() -> None:
-    store = make_store()
-    first = store.add("a", ("", "x"), item("x", field=1))
-    before = first.json
-    store.put("a", ("", "x"), first.object | {"field": 2})
-    assert first.json == before
-    assert first.object["field"] == 1
-
-
-def test_an_unchanged_object_makes_no_version() -> None:
-    store = make_store()
-    first = store.add("a", ("", "x"), item("x", field=[1]))
-    assert store.put("a", ("", "x"), first.object | {"field": [1]}) is first
-    assert len(store.collection("a").since(0)) == 1
-
-
-def test_history_tells_what_was_and_what_is() -> None:
-    store = make_store()
-    first = store.add("a", ("n", "x"), item("x"))
-    store.add("b", ("", "elsewhere"), item("elsewhere"))
-    second = store.put("a", ("n", "x"), first.object | {"field": 1})
-    last = store.remove("a", ("n", "x"))
-    changes = store.collection("a").since(0)
-    assert [change.type for change in changes] == ["ADDED", "MODIFIED", "DELETED"]
-    assert [change.before for change in changes] == [None, first, second]
-    assert changes[-1].now == last
-    assert store.collection("a").since(first.revision) == changes[1:]
-    assert store.collection("a").since(store.revision) == []
-
-
 @pytest.mark.parametrize("count", [9, 10, 11, 20, 21, 45])
 def test_history_is_bounded_and_never_skips(count: int) -> None:
     store = make_store(history=10)
@@ -85,17 +55,6 @@ def test_history_is_bounded_and_never_skips(count: int) -> None:
         with pytest.raises(ApiError, match="too old resource version") as refusal:
             collection.since(collection.floor - 1)
         assert refusal.value.status()["code"] == 410
-
-
-def test_compaction_forgets_everything_before_now() -> None:
-    store = make_store()
-    version = store.add("a", ("", "x"), item("x"))
-    store.compact()
-    with pytest.raises(ApiError):
-        store.collection("a").since(version.revision - 1)
-    assert store.collection("a").since(version.revision) == []
-    store.remove("a", ("", "x"))
-    assert len(store.collection("a").since(version.revision)) == 1
 
 
 def test_listeners_hear_of_changes_while_they_listen() -> None:

@@ -514,21 +514,6 @@ def test_prometheus_by_host_and_port():
     assert settings.berth.prometheus.url == "http://prometheus.kube-system:9090"
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"policies": "x", "policy_configmap": "a/b"}, "exclude each other; give one"),
-        ({"policy_configmap": "rules"}, "--policy-configmap: configMap: 'rules' names no"),
-        ({"policy_configmap": "/rules"}, "--policy-configmap: configMap: '/rules' names no"),
-        ({"prometheus_url": "localhost"}, "--prometheus-url: url: 'localhost' is no"),
-    ],
-)
-def test_flags_that_cannot_be_used(given, said):
-    with pytest.raises(ConfigError) as error:
-        flags(**given)
-    assert said in str(error.value)
-
-
 def test_a_password_in_an_address_is_in_no_dump(load_text):
     settings = load_text(f"{BERTH}prometheus: {{url: 'https://me:s3cret@prom:9090/a@b'}}\n")
     assert "s3cret@prom" in settings.berth.prometheus.url

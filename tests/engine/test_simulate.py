@@ -599,7 +599,7 @@ def test_check_says_which_pods_of_a_journal_would_have_gone_elsewhere(journal, t
     texts = {name.removesuffix(".policy"): text for name, text in FILES.items()}
     code, _, said = weighed(journal, tmp_path, **texts)
     assert code == 0
-    same = "of the newest 15 decisions of /journal: 0 elsewhere, 0 nowhere now, 0 nowhere before\n"
+    same = "of the newest 15 decisions of /journal: 0 nowhere now, 0 nowhere before, 0 elsewhere\n"
     assert said.startswith(same), "the same policies do the same"
     (tmp_path / "policies").rename(tmp_path / "old")
     code, printed, said = weighed(

@@ -16,8 +16,7 @@ from pydantic.alias_generators import to_camel
 from dsl.parser import Parser
 from engine import telemetry
 from engine.cli import main
-from engine.configuration.berth import BerthDocument, MetricSection
-from engine.configuration.policies import PolicyOverride
+from engine.configuration.berth import BerthDocument, MetricSection, PolicyOverride
 from engine.configuration.scheduler import SchedulerDocument
 from engine.configuration.settings import Settings, load
 from engine.cycle import decide

@@ -1,17 +1,13 @@
 """What leaves the process on the console and in files."""
 
-import asyncio
-import io
 import logging
 import stat
-import sys
-import time
 
 import pytest
 from click.testing import CliRunner
 
 from engine.cli import main
-from engine.cli.logs import log_of_a_process, log_to_stderr
+from engine.cli.logs import log_to_stderr
 from engine.cli.refusals import reported
 from engine.cli.run import open_private
 
@@ -28,52 +24,6 @@ def test_what_users_write_forges_no_log_line_and_drives_no_terminal(capsys, monk
     assert lines[:2] == ['I Gated pod="p', r'    I forged\x1b]0;title\x07\u202e"']
     assert [line for line in lines if not line.startswith("    ")][1:] == ["E failed"]
     assert "\x1b" not in "".join(lines)
-
-
-def test_lines_of_a_turn_are_written_at_its_end_and_warnings_at_once(capsys, monkeypatch):
-    monkeypatch.setattr(logging.getLogger(), "handlers", [])
-    log_to_stderr(logging.INFO, "%(message)s")
-    log = logging.getLogger("x")
-
-    async def turns() -> None:
-        log.info("one")
-        log.info("two")
-        assert capsys.readouterr().err == ""
-        await asyncio.sleep(0)
-        assert capsys.readouterr().err == "one\ntwo\n"
-        log.info("three")
-        log.warning("four")
-        assert capsys.readouterr().err == "three\nfour\n"
-
-    asyncio.run(turns())
-    log.info("five")
-    assert capsys.readouterr().err == "five\n"
-    loop = asyncio.new_event_loop()
-    last = loop.create_future()
-    last.add_done_callback(lambda _: log.info("six"))
-    loop.call_soon(last.set_result, None)
-    loop.run_until_complete(last)
-    loop.close()
-    assert capsys.readouterr().err == "", "it is held by a loop that runs no more"
-    log.info("seven")
-    assert capsys.readouterr().err == "six\nseven\n"
-
-
-def test_the_lines_of_a_turn_that_does_not_end_are_written(monkeypatch):
-    monkeypatch.setattr(logging.getLogger(), "handlers", [])
-    monkeypatch.setattr(
-        sys, "stderr", written := io.StringIO()
-    )  # capsys loses what comes as it reads
-    log_of_a_process(2, as_json=False)
-
-    async def hangs() -> None:
-        logging.getLogger("x").info("one")
-        until = time.monotonic() + 60
-        while not written.getvalue() and time.monotonic() < until:
-            pass
-        assert written.getvalue().endswith("one\n")
-
-    asyncio.run(hangs())
 
 
 def test_a_reader_that_has_enough_is_no_error_of_ours():

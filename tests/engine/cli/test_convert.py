@@ -154,10 +154,10 @@ def test_a_plugin_of_two_profiles_is_a_policy_of_each_with_its_own_arguments(wor
         profile("X-Two", both, NodeResourcesAllocatable={"mode": "Least"}),
     )
     _, bundle = world.loaded()
-    assert bundle.profiles["node-resources-allocatable-x-two-2"] == {"X-Two"}
+    assert bundle.profiles["node-resources-allocatable-3"] == {"X-Two"}
     assert bundle.profiles["node-resources-allocatable"] == {"one"}
-    assert bundle.profiles["node-resources-allocatable-x-two"] == {"x.two"}
-    assert bundle.profiles["capacity-scheduling-x-two"] == {"x.two"}
+    assert bundle.profiles["node-resources-allocatable-2"] == {"x.two"}
+    assert bundle.profiles["capacity-scheduling-2"] == {"x.two"}
     assert world.told() == []
 
 
@@ -377,15 +377,15 @@ def test_what_is_printed_can_be_applied(world):
     ("text", "said"),
     [
         ("a: [", "cannot be read"),
-        ("kind: Pod\napiVersion: v1\n---\n" * 2, "or not, found Pod of v1; give the file"),
+        ("kind: Pod\napiVersion: v1\n---\n" * 2, "names), found Pod of v1, Pod of v1"),
         ("# nothing", "expected one KubeSchedulerConfiguration"),
-        ("filter: node.ready", "in a ConfigMap or not, found none\n"),
+        ("filter: node.ready", "in a ConfigMap or not (it is what --config names), found none\n"),
         (
             HEAD.replace("v1\n", "v1alpha1\n"),
             "of kubescheduler.config.k8s.io/v1, v1beta3, v1beta2 or",
         ),
-        (f"{HEAD}---\n{HEAD}", "config.k8s.io/v1 and KubeSchedulerConfiguration of"),
-        (f"{HEAD}---\nkind: BerthConfiguration", " and BerthConfiguration of None"),
+        (f"{HEAD}---\n{HEAD}", "config.k8s.io/v1, KubeSchedulerConfiguration of"),
+        (f"{HEAD}---\nkind: BerthConfiguration", ", BerthConfiguration of None"),
         (HEAD + "paralelism: 3", "did you mean parallelism"),
         (HEAD + "profiles: [x]", "profiles.0: "),
         (HEAD + "profiles: [{plugins: {score: {enabled: [PodState]}}}]", "score.enabled.0: "),
@@ -396,7 +396,7 @@ def test_what_is_printed_can_be_applied(world):
         ),
         (
             "apiVersion: v1\nkind: ConfigMap\ndata: []\n",
-            "in a ConfigMap or not, found ConfigMap of",
+            "found ConfigMap of",
         ),
     ],
 )

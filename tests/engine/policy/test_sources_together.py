@@ -9,8 +9,7 @@ from datetime import UTC
 import pytest
 
 from engine.clock import ManualClock
-from engine.configuration.berth import BerthDocument
-from engine.configuration.policies import GuardSection
+from engine.configuration.berth import BerthDocument, GuardSection
 from engine.configuration.settings import Settings
 from engine.framework.status import Code, Status
 from engine.inforce import Callbacks, InForce

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from engine.clock import ManualClock, SystemClock
-from engine.configuration.policies import PoliciesSection
+from engine.configuration.berth import PoliciesSection
 from engine.kube.errors import NotFound, StatusError, Unreachable
 from engine.kube.session import Response
 from engine.pods.selectors import SelectorError
