@@ -28,7 +28,7 @@ from engine.cli import options
 from engine.cli.formats import to_github, to_sarif
 from engine.cli.refusals import reported
 from engine.policy.findings import at_load, new_compiler, place_in, without_policy
-from engine.policy.folder import ENDING, TESTS, PolicyText, in_folder, name_of
+from engine.policy.folder import ENDING, TESTS, PolicyText, in_folder
 from engine.text.files import MOST_OF_OBJECTS, MOST_OF_TEXTS, bytes_in
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ def _beside(group: Mapping[str, bytes], texts: Mapping[str, bytes]) -> dict[str,
         there = [one for folder in sorted(folders) if folder.is_dir() for one in in_folder(folder)]
     inside = ((Path(name), text) for name, text in texts.items() if name not in group)
     there += [
-        PolicyText(path, name_of(path, text), text)
+        PolicyText(path, text)
         for path, text in inside
         if path.parent in folders and not path.parent.is_dir()
     ]
@@ -319,7 +319,7 @@ def _beyond_files(job: _Job) -> Iterator[Diagnostic]:
 
         # Policies that do not compile are there, too.
         compiled = {plan.name for plan in job.plans}
-        broken = {name_of(Path(name), text) for name, text in job.texts.items()} - compiled
+        broken = {PolicyText(Path(name), text).name for name, text in job.texts.items()} - compiled
         names = [one for one in job.settings.policies.overrides if one not in broken]
         yield from without_policy(names, job.plans, in_overrides)
 
@@ -328,7 +328,7 @@ def _with_settings(one: Diagnostic, job: _Job) -> Diagnostic:
     """Without a configuration, a parameter without value is a note: a scheduler may give it."""
     if job.settings is None:
         return replace(one, severity=Severity.NOTE) if one.code == _NO_VALUE else one
-    name = name_of(Path(one.source.name), one.source.text.encode())
+    name = PolicyText(Path(one.source.name), one.source.text.encode()).name
     override = job.settings.policies.overrides.get(name)
     if one.code != _WRONG_VALUE or override is None or not override.params:
         return one
