@@ -37,7 +37,7 @@ from engine.policy.bundle import (
 )
 from engine.policy.findings import new_compiler
 from engine.policy.guard import Guard, Load, Measure
-from engine.policy.reloader import Kept, Listener, Reloader, Work
+from engine.policy.reloader import Before, Kept, Listener, Reloader, Work
 from engine.policy.sources import (
     ConfigMapSource,
     FolderSource,
@@ -126,9 +126,7 @@ class InForce:
             self.reloader.await_kept()
         self._guard, self._goes_back = None, False
         if policies.guard is not None:
-            self._guard = Guard(
-                policies.guard, clock, load, self._go_back, self.reloader.keep_before
-            )
+            self._guard = Guard(policies.guard, clock, load)
         self.watched: list[Watched] = []
         """The resources to list and watch, and their handlers."""
         self.background: list[Background] = []
@@ -339,7 +337,7 @@ class InForce:
 
     def _accepted(self, own: Bundle) -> None:
         """The bundle of the scheduler's owner comes into force, beside those of namespaces."""
-        before, guard = self.bundle, self._guard
+        before, guard = self.reloader.before, self._guard
         load = Load(0, 0) if guard is None else guard.measure(tried_again=True)
         self._telemetry.add(Count.POLICY_RELOADS)
         for _ in self._put(own, self.reloader.sources):
@@ -349,15 +347,14 @@ class InForce:
             log.warning("%s", in_a_line(diagnostic))
         # While nothing is decided, pods wait for that.
         if guard is not None and before is not None and self._leads():
-            guard.changed(load)
-        else:
-            self.reloader.keep_before(0)
+            guard.changed(load, partial(self._go_back, before))
 
-    def _go_back(self, why: str, changes: int) -> None:
+    def _go_back(self, to: Before, why: str) -> bool:
         # Also pods that other plugins rejected on the nodes that these rules left.
         self._goes_back = True
-        self.reloader.go_back(why, changes)
+        done = self.reloader.go_back(to, why)
         self._goes_back = False
+        return done
 
     def _tenants_changed(self) -> Work:
         if self.reloader.bundle is not None:

@@ -79,7 +79,8 @@ class Holds:
 
     def younger(self, turn: Turn) -> list[Hold]:
         """Gangs that wait and are younger than this one, the youngest first."""
-        found = [one for one in self._holds.values() if one.rank > turn.rank]
+        rank = turn.rank
+        found = [one for one in self._holds.values() if one.rank > rank]
         return sorted(found, key=lambda one: one.rank, reverse=True)
 
     def new_rules(self) -> None:
@@ -113,7 +114,10 @@ class Holds:
             found = self._of(held) if by else None
         except PluginError:
             return by
-        if found is None or len(found.mates()) + 1 >= found.minimum:
+        if found is None:
+            return {}
+        if len(found.mates()) + 1 >= found.minimum:
+            self._forget(found)
             return {}
         if found.key in self._holds:
             self._holds[found.key].gang = found  # its group may ask for more now

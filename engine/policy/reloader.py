@@ -7,7 +7,7 @@
      │                                    taken, the others refused: told once, their old texts stay
      ├── offer(source, None) or no file in it: refused, its old texts stay
      ├── leave(source): its rules go
-     ├── go_back(why): the bundle of before is in force, the new texts are not tried again
+     ├── go_back(to, why): a bundle of before is in force, the new texts are not tried again
      └── heed(kept): what another process has taken back is so here
 
 A source's texts take effect whole or not at all. No profile has rules before every source that is
@@ -31,8 +31,8 @@ from engine.policy.sources import Source, Texts, decoded
 _LOOK_SECONDS: Final = 0.25
 """How often it is looked whether what a bundle waits for is there."""
 _KEPT: Final = "the kept copy"
-_MOST_BEFORE: Final = 16
-"""Bundles that changes in quick succession may be taken back to."""
+_MOST_BARRED: Final = 16
+"""Texts of a source that are known to have been taken back."""
 _TAKEN_BACK: Final = "PoliciesTakenBack"
 Work = Generator[None, None, None]
 
@@ -89,6 +89,7 @@ class _State:
 
 Chosen = dict[str, Texts]
 """Title of a source -> its texts."""
+Before = tuple[Bundle, Chosen]
 
 
 @dataclass(eq=False)
@@ -104,7 +105,8 @@ class Reloader:
 
     def __post_init__(self) -> None:
         self._in_force: Chosen = {}
-        self._before: list[tuple[Bundle, Chosen]] = []
+        self.before: Before | None = None
+        """What a bundle that is being accepted replaces, to `go_back` to."""
         self._states: dict[str, _State] = {}
         self._kept: Mapping[str, Kept] = {}
         self._awaits: set[str] = set()
@@ -176,21 +178,20 @@ class Reloader:
         if self._states.pop(source.title, None) is not None:
             self._begin()
 
-    def go_back(self, why: str, changes: int = 1) -> bool:
-        """Puts the bundle of before the last changes in force again; False if there is none.
+    def go_back(self, to: Before, why: str) -> bool:
+        """Puts what was in force once in force again, if it is not; False: it may not return.
 
-        What came with them is not tried again before it changes.
+        What came after it is not tried again before it changes.
         """
-        bad = self.bundle
-        last, self._before = self._before[-changes:], self._before[:-changes]
-        before = [one for one in last if self._may_return(one[1])]
-        if bad is None or not before or before[0][0].hash == bad.hash:
+        bad, (bundle, goods) = self.bundle, to
+        if bad is None or not self._may_return(goods):
             return False
-        bundle, goods = before[0]
+        if bundle.hash == bad.hash:
+            return True
         changed = [one for title, one in self._states.items() if one.good != goods.get(title)]
         for state in changed:
             bad_texts = digest(state.good or {})
-            state.barred = (state.barred + bad_texts)[-_MOST_BEFORE * len(bad_texts) :]
+            state.barred = (state.barred + bad_texts)[-_MOST_BARRED * len(bad_texts) :]
             state.good = goods.get(state.source.title)
         self.listener.accepted(bundle)
         self.bundle, self._in_force = bundle, goods
@@ -198,10 +199,6 @@ class Reloader:
             self._refuse(state, _taken_back(state.source, f" (bundle {bad.hash}): {why}"))
         self._begin()
         return True
-
-    def keep_before(self, changes: int) -> None:
-        """No more than the last changes can be gone back on from now on."""
-        self._before = self._before[max(0, len(self._before) - changes) :]
 
     def _may_return(self, goods: Chosen) -> bool:
         """Not where a source has left, or where these were taken back themselves."""
@@ -409,12 +406,10 @@ class Reloader:
                 self.listener.awaiting(bundle, missing)
             return
         self._next, self.awaited = None, ()
-        # No guard watches those of namespaces, of which there may be thousands.
-        if self.bundle is not None and not self.settings.tenant:
-            self._before = [*self._before, (self.bundle, self._in_force)][-_MOST_BEFORE:]
+        self.before = None if self.bundle is None else (self.bundle, self._in_force)
         self._mended(chosen)
         self.listener.accepted(bundle)
-        self.bundle = bundle
+        self.bundle, self.before = bundle, None
 
     def _mended(self, chosen: Chosen) -> list[_State]:
         """These texts are in force; the sources whose refusal is over with that."""

@@ -575,6 +575,23 @@ async def test_members_that_wait_follow_what_their_group_asks_for(minimum, words
     assert (len(made.scheduler.waiting_pods), words in condition(made, "t-2")) == (0, True)
 
 
+async def test_a_gang_that_starts_as_its_group_asks_for_less_has_failed_no_more():
+    made = world(f"{COSCHEDULING} wait 60s reject above 34% missing", nodes=("n1", "n2"))
+    before = pod_group("train", 3)
+    made.handlers.of(Resource.POD_GROUP).on_add(before)
+    for number in range(3):
+        labelled(made, number, cpu="1500m")
+    await made.turn()
+    await made.turn(after=61.0)
+    await made.turn(after=400.0)
+    assert len(made.scheduler.waiting_pods) == 2
+    assert len(made.cache.store("GangFailure").objects) == 1
+    made.handlers.of(Resource.POD_GROUP).on_update(before, pod_group("train", 2))
+    await made.turn(after=11.0)
+    assert len(made.edge.binds) == 2
+    assert not made.cache.store("GangFailure").objects
+
+
 async def test_a_group_with_a_timeout_of_zero_waits_as_long_as_the_policy_says():
     made = world(f"{COSCHEDULING} wait 60s reject above 34% missing", nodes=("n1", "n2"))
     group = pod_group("train", 3, scheduleTimeoutSeconds=0)
