@@ -36,7 +36,12 @@ from engine.queue import QueuedPod
 MOST_ASKED: Final = 400
 """Members asked about before the last domain is begun; milliseconds each on large clusters."""
 _MOST_REFUSED: Final = 8
-"""Different members without a way, beyond those that may be missing, before others are left."""
+"""Different members without a way, beyond those that may be missing, that are searched for in full.
+
+A leader that they need beside them may follow, so others get one slice each.
+"""
+_MOST_BRIEFLY: Final = 100
+"""Those others, of all domains: some ten milliseconds each."""
 Domain = NDArray[np.intp] | None
 """The rows that may be emptied; None is the whole cluster."""
 _NOTHING: Final = PostFilterResult(unschedulable(), nominated="")
@@ -72,15 +77,18 @@ class Rescuers:
         self.only_wait = False
         self._asked = 0
         self._refused = 0  # since the last one that has a place
+        self._brief = 0  # may be asked about, in a domain, beyond those searched for in full
         self._there: list[Chosen] = []
         self._found: list[tuple[QueuedPod, PostFilterResult]] = []
 
     def rescue(self, domains: Sequence[Domain]) -> Steps[Rescue]:
         """What would let enough members start; nothing found: there is no way, or only to wait."""
         each: list[Rescue] = []
-        for rows in domains[:MOST_DOMAINS]:
+        domains = domains[:MOST_DOMAINS]
+        for rows in domains:
             if self._asked >= MOST_ASKED:
                 break
+            self._brief = _MOST_BRIEFLY // len(domains)
             each.append((yield from self._in(rows)))
         helps = [one for one in each if one.found]
         return _cheapest(helps, self.basis.snapshot()) if helps else Rescue()
@@ -116,10 +124,12 @@ class Rescuers:
                 continue
             pod = queued.pod
             kind = pod.pod.spec.scheduler_name, self._kind_of(pod)
-            if kind in hopeless or self._refused > spare + _MOST_REFUSED:
+            fully = self._refused <= spare + _MOST_REFUSED
+            if kind in hopeless or not (fully or self._brief):
                 left.append(queued)
                 continue
-            result = yield from self._asked_for(queued, rows)
+            self._brief -= not fully
+            result = yield from self._asked_for(queued, rows, fully=fully)
             if result is None:
                 self._refused = 0
                 continue
@@ -146,7 +156,9 @@ class Rescuers:
             key = None
         return pod.uid if key is None else key
 
-    def _asked_for(self, queued: QueuedPod, rows: Domain) -> Steps[PostFilterResult | None]:
+    def _asked_for(
+        self, queued: QueuedPod, rows: Domain, *, fully: bool
+    ) -> Steps[PostFilterResult | None]:
         """What would make room for a member; None: it has a node, and is in `_there` now."""
         pod = queued.pod
         answer: Chosen | Refused | None
@@ -167,6 +179,8 @@ class Rescuers:
             try:
                 return self._rescued(pod, rejections, progress)
             except UnfinishedError:
+                if not fully:
+                    return _NOTHING
                 yield
 
     def _rescued(

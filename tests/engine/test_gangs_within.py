@@ -98,6 +98,23 @@ async def test_members_are_asked_again_once_another_one_that_they_need_has_a_pla
     assert waits == ([False] * 3 if full else [True, False, True])
 
 
+@pytest.mark.parametrize("by", ["rule", "affinity"])
+@pytest.mark.parametrize("within", [" within zone\n", "\n"])
+async def test_a_leader_is_reached_behind_however_many_members_that_need_it(by, within):
+    """Of which a rule reads what none has in common with another."""
+    own = "require: node.name != pod.name\nrequire: pod.label role=leader -> node.name is a0\n"
+    made = world(*(f"a{number}" for number in range(30)), text=f"{GANG}{within}{BESIDE}{own}")
+    for name in list(made.cache.nodes.names()):
+        low(made, name)
+    for number in range(30):
+        leads = number == 29
+        labels = {"role": "leader"} if leads else {"with": "g-29"} if by == "rule" else {}
+        spec = {} if leads or by == "rule" else {"affinity": TOGETHER}
+        member(made, "g", number, size=30, priority=10, labels=labels, spec=spec)
+    await settle(made)
+    assert len(made.edge.evictions) == 30
+
+
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("leader", [0, 29])
 async def test_a_leader_gets_a_node_beside_which_its_workers_have_room(leader, full):
