@@ -233,8 +233,6 @@ class _Reader:
     def _line(self, span: Span) -> int:
         return self.source.position(span.start)[0]
 
-    # ---- what is given
-
     def _use(self, node: s.Use) -> Use:
         weight = None
         if node.weight is not None:
@@ -311,8 +309,6 @@ class _Reader:
             raise self._report("P702", message, value.span, help_)
         return read
 
-    # ---- tests
-
     def _case(self, base: Cluster, node: s.TestCase) -> Case:
         cluster = base
         params: dict[str, tuple[str | tuple[str, ...], Span]] = {}
@@ -332,11 +328,10 @@ class _Reader:
         return case
 
     def _check(self, case: Case, node: s.TestCase) -> None:
-        nodes, pods = [one.name for one in case.cluster.of("node")], case.cluster.of("pod")
+        pods = case.cluster.of("pod")
         for one in case.cluster.of("running", "finished", "pod"):
-            where = one.node or one.get("chosen", "")
-            if where and where not in nodes:
-                self._no_node(where, self._place_of(where, one.span), nodes)
+            if where := one.node or one.get("chosen", ""):
+                self._node(where, self._place_of(where, one.span), case.cluster)
         if case.wants_error:
             if len(node.expected) > 1:
                 message = "`expect error` is the only expectation of its test"
@@ -376,38 +371,35 @@ class _Reader:
         ):
             at, help_ = (node.value or subject).span, f"write  expect {shape.example}"
             raise self._report("P702", f"this is not what `expect {name}` takes", at, help_)
-        self._named(name, node, cluster)
+        self._named(names, node, cluster)
         line, text = self._line(node.span), self.source.words(node.span)
         said = {one.name: str(_plain(one.values[0])) for one in node.replies}
         message, status = said.get("message"), said.get("status")
         return Expected(name, line, text, names, value, float(str(number)), message, status)
 
-    def _named(self, expected: str, node: s.Expectation, cluster: Cluster) -> None:
+    def _named(self, names: Sequence[str], node: s.Expectation, cluster: Cluster) -> None:
         """Names that the test does not give are slips of the pen."""
-        subject = node.subject
-        nodes = [one.name for one in cluster.of("node")]
+        expected, subject = node.name.value, node.subject
+        parts = subject.items if isinstance(subject, s.Words) else (subject,)
         pods = [name for one in cluster.of("pod") for name in pod_names(one)]
-        for part in subject.items if isinstance(subject, s.Words) else (subject,):
-            name = str(_plain(part))
-            if name == "none" and subject is part:
-                continue
-            if expected in w.OF_NODES and name not in nodes:
-                self._no_node(name, part.span, nodes)
+        for name, part in zip(names, parts, strict=False):
+            if expected in w.OF_NODES:
+                self._node(name, part.span, cluster)
             elif expected in w.OF_GIVEN and name not in pods:
                 message, help_ = f"no pod `{name}` is given", f"given are {_some(pods)}"
                 self._nobody(name, part.span, message, help_, pods)
 
-    # ---- names that are not there
-
-    def _no_node(self, name: str, span: Span, nodes: Sequence[str]) -> None:
-        message = f"there is no node `{name}`"
-        if nodes and name not in self._lost:
+    def _node(self, name: str, span: Span, cluster: Cluster) -> None:
+        """A node that is named has to be there."""
+        nodes, message = [one.name for one in cluster.of("node")], f"there is no node `{name}`"
+        if name in nodes or name in self._lost:
+            return
+        if nodes:
             self._nobody(name, span, message, f"the nodes are {_some(nodes)}", nodes)
-        elif name not in self._lost:
-            line = f"node: {name} cpu 4"
-            first = _TEST_LINE.search(self.source.text)
-            fix = None if first is None else Fix(Span(*[first.start()] * 2), f"{line}\n")
-            self._report("P701", message, span, f"add above the tests:  {line}", fix=fix)
+            return
+        line, first = f"node: {name} cpu 4", _TEST_LINE.search(self.source.text)
+        fix = None if first is None else Fix(Span(*[first.start()] * 2), f"{line}\n")
+        self._report("P701", message, span, f"add above the tests:  {line}", fix=fix)
 
     def _nobody(
         self, name: str, span: Span, message: str, help_: str, known: Iterable[str]
@@ -435,8 +427,7 @@ def _texts(value: s.Value | s.Words) -> tuple[str, ...]:
     return tuple(one.value for one in parts if isinstance(one, s.Value))
 
 
-def _some(names: Sequence[str]) -> str:
+def _some(names: list[str]) -> str:
     """Returns names as a list that can be read, however many they are."""
-    if len(names) <= _MOST_NAMES:
-        return w.listed(names)
-    return f"{', '.join(names[:_MOST_NAMES])} and {len(names) - _MOST_NAMES} more"
+    more = [f"{len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
+    return w.listed([*names[:_MOST_NAMES], *more])

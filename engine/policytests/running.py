@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -16,17 +16,16 @@ from dsl.codes import become
 from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, render
 from dsl.parser import Parser
-from dsl.plan import SortRule
+from dsl.plan import RuleBase, SortRule
 from dsl.policytest.reading import Case, Expected, Suite, read_suite
 from dsl.source import Span
 from engine.framework.runtime import PluginError
 from engine.policy.folder import ENDING, TESTS
 from engine.policy.plugin import place_of
-from engine.policytests.answers import Answers, judge
-from engine.policytests.objects import FixtureError
+from engine.policytests.answers import OUTCOMES, Answers, judge, looks, values_of_rules
 from engine.policytests.policies import CannotJudgeError, Found, Library, Used
-from engine.policytests.rules import OUTCOMES, RuleCoverage, looks, values_of_rules
-from engine.policytests.scene import Scene
+from engine.policytests.scene import FixtureError, Scene
+from engine.text.display import plain
 from engine.text.files import bytes_in
 
 PASSED: Final = "passed"
@@ -35,7 +34,6 @@ ERROR: Final = "error"
 _COUNTED: Final = ((PASSED, "passed"), (FAILED, "failed"), (ERROR, "could not be run"))
 _TAGS: Final = {FAILED: "failure", ERROR: "error"}
 _MOST_TEXT: Final = 60
-_NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +49,14 @@ class Result:
 
 @dataclass(slots=True)
 class Report:
-    """All results, and the rules that were seen; keys are file and number of the rule.
+    """All results, and in how many tests each rule had each outcome; keys are ids of rules.
 
     `untouched` counts the tests that passed though no rule applied to their pod.
     """
 
     untouched: int = 0
     results: list[Result] = field(default_factory=list)
-    coverage: dict[str, RuleCoverage] = field(default_factory=dict)
+    coverage: dict[str, tuple[RuleBase, Counter[str]]] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
@@ -143,10 +141,9 @@ class Runner:
 
     def _judged(self, suite: Suite, case: Case, answers: Answers) -> tuple[str, str]:
         for rule in answers.rules:
-            new = RuleCoverage(place_of(rule), rule.text)
-            there = self.report.coverage.setdefault(rule.id, new)
             answers.seen[rule.id] = {one.outcome for one in looks(rule, answers)} - {""}
-            there.outcomes.update(answers.seen[rule.id])
+            _, there = self.report.coverage.setdefault(rule.id, (rule, Counter()))
+            there.update(answers.seen[rule.id])
         failures: list[str] = []
         for expected in case.expected:
             failure = judge(expected, answers)
@@ -203,10 +200,9 @@ def _failure(result: Result) -> str:
 
 def _table(report: Report) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [("rule", *OUTCOMES, "")]
-    for one in report.coverage.values():
-        counts = [str(one.outcomes[name] or "-") for name in OUTCOMES]
-        text = one.text if len(one.text) <= _MOST_TEXT else f"{one.text[: _MOST_TEXT - 3]}..."
-        rows.append((one.place, *counts, text))
+    for rule, outcomes in report.coverage.values():
+        counts = [str(outcomes[name] or "-") for name in OUTCOMES]
+        rows.append((place_of(rule), *counts, plain(rule.text, _MOST_TEXT)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for place, *cells, text in rows:
         numbers = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=False))
@@ -219,13 +215,9 @@ def as_json(report: Report, *, coverage: bool) -> str:
     if not coverage:
         return json.dumps(tests, ensure_ascii=False, indent=2)
     rules = [
-        {
-            "rule": key,
-            "place": one.place,
-            "text": one.text,
-            **{name: one.outcomes[name] for name in OUTCOMES},
-        }
-        for key, one in report.coverage.items()
+        {"rule": key, "place": place_of(rule), "text": rule.text}
+        | {name: outcomes[name] for name in OUTCOMES}
+        for key, (rule, outcomes) in report.coverage.items()
     ]
     return json.dumps({"tests": tests, "coverage": rules}, ensure_ascii=False, indent=2)
 
@@ -260,5 +252,4 @@ def _counts(results: list[Result]) -> dict[str, str]:
 
 
 def _clean(text: str) -> str:
-    """Without the characters that XML has no way to write."""
-    return _NO_XML.sub("\ufffd", text)
+    return plain(text, len(text), keep="\n\t")

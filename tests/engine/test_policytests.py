@@ -19,8 +19,8 @@ from dsl.policytest.reading import read_suite
 from engine.pods.podinfo import CPU, MEMORY
 from engine.pods.workloads import workload_of
 from engine.policy.findings import new_compiler
-from engine.policytests.objects import FixtureError, node_of, pods_of
 from engine.policytests.running import Runner, as_json, as_junit, as_text, find_files
+from engine.policytests.scene import FixtureError, node_of, pods_of
 
 COMPILER = new_compiler()
 READER = Parser()
