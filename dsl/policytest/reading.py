@@ -82,14 +82,10 @@ class Use(Struct, frozen=True):
     weight: float | None
 
 
-Key = tuple[str, str, str, int]
-"""What a fixture is about: kind, namespace and name; those that are never merged are numbered."""
-
-
 class Cluster(Struct, frozen=True):
     """Everything given, in its order: objects, metrics by name and keys, the time."""
 
-    things: Mapping[Key, Thing] = field(default_factory=dict)
+    things: Mapping[tuple[str, str, str, int], Thing] = field(default_factory=dict)
     metrics: Mapping[tuple[str, ...], Sample] = field(default_factory=dict)
     now: float = w.NOW
 
@@ -97,8 +93,8 @@ class Cluster(Struct, frozen=True):
         """The objects of these kinds."""
         return tuple(one for one in self.things.values() if one.kind in kinds)
 
-    def key_of(self, thing: Thing) -> Key:
-        """Which of the objects it is, or the next one. Pods to place are never merged."""
+    def key_of(self, thing: Thing) -> tuple[str, str, str, int]:
+        """Kind, namespace, name, and a number for what is never merged, as pods to place are."""
         alone = len(self.things) if not thing.name or thing.kind == "pod" else 0
         return thing.kind, thing.get("namespace", "") or "default", thing.name, alone
 
@@ -120,16 +116,10 @@ class Case(Struct, frozen=True):
     """One test: what is there, and what must come out."""
 
     name: str
-    line: int
     span: Span
     cluster: Cluster
     params: Params
     expected: tuple[Expected, ...]
-
-    @property
-    def wants_error(self) -> bool:
-        """Whether the policy is expected to be refused."""
-        return any(one.name == "error" for one in self.expected)
 
 
 class Suite(Struct, frozen=True):
@@ -321,9 +311,7 @@ class _Reader:
         for wanted in node.expected:
             with suppress(_Refused):
                 expected.append(self._expected(wanted, cluster))
-        case = Case(
-            node.name.value, self._line(node.span), node.span, cluster, params, tuple(expected)
-        )
+        case = Case(node.name.value, node.span, cluster, params, tuple(expected))
         self._check(case, node)
         return case
 
@@ -332,7 +320,7 @@ class _Reader:
         for one in case.cluster.of("running", "finished", "pod"):
             if where := one.node or one.get("chosen", ""):
                 self._node(where, self._place_of(where, one.span), case.cluster)
-        if case.wants_error:
+        if any(one.name == "error" for one in case.expected):
             if len(node.expected) > 1:
                 message = "`expect error` is the only expectation of its test"
                 self._report("P703", message, node.expected[0].span)

@@ -76,7 +76,6 @@ _WORDS: Final = {
 _TOLERANCE: Final = 2e-6
 #: Where no node is feasible, of so many is told why.
 _MOST_FATES: Final = 8
-_WAITS: Final = "WaitingOnPermit"
 
 
 class Rejection(NamedTuple):
@@ -244,14 +243,15 @@ class Answers:
             CannotJudgeError: no node is chosen.
         """
         node, scene = str(self.decision.node), self._make()
-        scene.assume(node)
+        scene.lab.cache.assume(scene.pod, node, scene.snapshot.now)
+        scene.snapshot = scene.lab.snapshot()
         return scene
 
     @cached_property
     def permission(self) -> tuple[str, str]:
         """`allow`, `reject` or `wait`, and the message; of a gang the pod alone is tried."""
-        decision, scene = self.decision, self._make()
-        verdict, said = scene.lab.run(_permission(scene, decision))
+        scene = self._make()
+        verdict, said = scene.lab.run(_permission(scene, self.decision))
         return verdict, self._placed(said)[0]
 
     @cached_property
@@ -299,7 +299,7 @@ async def _permission(scene: Scene, decision: Decision) -> tuple[str, str]:
     if held is not None:
         return "wait", next(word for one in held.by.values() for word in one.status.reasons)
     for told in lab.written.conditions:
-        if told.pod.uid == pod.uid and told.reason not in ("", _WAITS):
+        if told.pod.uid == pod.uid and told.reason not in ("", "WaitingOnPermit"):
             start = f"node {decision.node} was chosen and refused: "
             return "reject", told.message.removeprefix(start)
     return "allow", ""
@@ -439,12 +439,8 @@ def _judge_score(expected: Expected, answers: Answers) -> Failure | None:
     if scores is None:
         return Failure(f"{name} has no score: every scoring rule abstained")
     if abs(scores[name] - expected.number) > _TOLERANCE:
-        return Failure(f"the score of {name} is {_number(scores[name])}", (name,))
+        return Failure(f"the score of {name} is {show(scores[name], NUMBER)}", (name,))
     return None
-
-
-def _number(value: float) -> str:
-    return f"{round(value, 6):.6f}".rstrip("0").rstrip(".")
 
 
 def _judge_best(expected: Expected, answers: Answers) -> Failure | None:
@@ -452,9 +448,9 @@ def _judge_best(expected: Expected, answers: Answers) -> Failure | None:
     if best == expected.names:
         return None
     scores = answers.scores or {}
-    shown = ", ".join(f"{name} {_number(value)}" for name, value in scores.items())
-    what = f"the best are {_list(best)}" if len(best) > 1 else f"the best is {''.join(best)}"
-    lines = [what if best else "no node is feasible", *([f"scores: {shown}"] if shown else [])]
+    shown = ", ".join(f"{name} {show(value, NUMBER)}" for name, value in scores.items())
+    lines = [f"the best: {', '.join(best)}" if best else "no node is feasible"]
+    lines += [f"scores: {shown}"] if shown else []
     stopped = expected.names if best else [*answers.scene.rows][:_MOST_FATES]
     lines.extend(_fate(name, answers) for name in stopped if name in answers.rejections)
     return Failure("\n".join(lines), (*best, *expected.names))
@@ -560,13 +556,13 @@ def _ranked(rule: RuleBase, answers: Answers) -> list[Look]:
 
 def _at_chosen(rule: ConditionRule | PermitRule | ActionRule, answers: Answers) -> Look:
     """A rule about the chosen node; without one the pod alone may decide, for `skipped`."""
+    key = answers.scene.pod.key
     try:
-        decision, placed, key = answers.decision, answers.placed, answers.scene.pod.key
+        decision, placed = answers.decision, answers.placed
     except CannotJudgeError as none:
         view = answers.scene.view()
         applies = rule.prepare(view.subject, view.world) is not None
-        said = f"{answers.scene.pod.key}: {none}"
-        return Look("", said, "" if applies else "abstained", view)
+        return Look("", f"{key}: {none}", "" if applies else "abstained", view)
     view = replace(placed.view(decision.row), results=results_of(decision))
     at = view.subject, view.world, view.row
     if isinstance(rule, PermitRule):
@@ -585,14 +581,11 @@ def _victims(rule: PreemptRule, answers: Answers) -> list[Look]:
     scene, view = answers.scene, answers.scene.view()
     is_asked = any(one.preemption(view.subject, view.world) is rule for one in scene.plans)
     outcome = "applied" if is_asked and len(answers.rejections) == len(scene.rows) > 0 else ""
-    out, there, where = (
-        [Look("", scene.pod.key, outcome, view)],
-        scene.snapshot.pods,
-        rule.core.where,
-    )
+    out, there = [Look("", scene.pod.key, outcome, view)], scene.snapshot.pods
     for place in [at for at, row in enumerate(there.node.tolist()) if row >= 0][:_MOST]:
         row = int(there.node[place])
         view = replace(scene.view(row), pod=place)
+        where = rule.core.where
         word = "may go" if where is None or reference.evaluate(where, view) else "stays"
         said = f"{there.pod(place).name} on {scene.snapshot.nodes.name(row)} {word}"
         out.append(Look("", said, outcome, view))

@@ -39,7 +39,7 @@ from engine.pods.workloads import TEMPLATES, pod_of_manifest, top_owner, workloa
 from engine.policy.needs import ATTENDABLE
 from engine.policy.objectreads import LEASES
 from engine.policy.plugin import Worlds
-from engine.policytests.policies import Used, meant
+from engine.policytests.policies import CannotJudgeError, Used, meant
 from engine.signals.spec import CLUSTER, DOMAIN_LABELS, NODE, PAIR
 from engine.simulate.lab import Lab
 from engine.simulate.samples import Columns, Samples, Values
@@ -91,18 +91,14 @@ _STRUCTS: Final[dict[str, type[msgspec.Struct]]] = {
     "namespace": Namespace, "pdb": PodDisruptionBudget, "group": PodGroup, "quota": ElasticQuota,
 }  # fmt: skip
 _PERCENT: Final = 0.01
-#: Sources whose values hold until they change.
-_STEADY: Final = ("object",)
 Given = dict[tuple[str, ...], Sample]
 """Names of whose it is -> a sample of one metric."""
-Owned = tuple[PodInfo, Thing]
-"""A pod and its fixture."""
 
 
 class Scene:
     """A lab with the cluster of a test, under what takes part in it, and the pods in question.
 
-    `pods` are those that are given, the first is that of the cycle; `queue` waits beside them.
+    `pods` are those that are given, the first is `pod`, the one of the cycle; `queue` waits beside.
     `called` are the names, by UID, by which the test expects something of given ones: a manifest
     may have another. `rows` are those of the nodes, in the order of the file.
     """
@@ -111,8 +107,7 @@ class Scene:
         """Builds the cluster; paths of manifests start at `folder`.
 
         Raises:
-            FixtureError: an object cannot be made.
-            CannotJudgeError: the policies make no profile.
+            CannotJudgeError: an object cannot be made, or the policies make no profile.
         """
         cluster = case.cluster
         now = cluster.now
@@ -120,18 +115,19 @@ class Scene:
         queue = list(_pods(cluster.of("pending"), folder))
         running = list(_pods(cluster.of("running", "finished"), folder))
         if not given:
-            raise FixtureError("this test gives no pod")
-        uids = Counter(one.uid for one, _ in (*given, *queue, *running))
-        for one, _ in (*given, *queue, *running):
-            if uids[one.uid] > 1:
-                raise FixtureError(f"two pods are called {one.key}")
+            raise CannotJudgeError("this test gives no pod")
+        everybody = [*given, *queue, *running]
+        uids = Counter(one.uid for one, _ in everybody)
+        if twice := [one.key for one, _ in everybody if uids[one.uid] > 1]:
+            raise CannotJudgeError(f"two pods are called {twice[0]}")
         self.plans = used.plans
+        self.pod = given[0][0]
         self.pods, self.queue = [one for one, _ in given], [one for one, _ in queue]
         names = [name for thing in cluster.of("pod") for name in pod_names(thing)]
         self.called = dict(zip([pod.uid for pod in self.pods], names, strict=True))
         specs = list({spec.id: spec for plan in used.plans for spec in plan.metrics}.values())
         hosts = [node_of(_annotated(one, specs, now), folder) for one in cluster.of("node")]
-        samples = {one.id: _given(cluster, (*given, *queue, *running), one) for one in specs}
+        samples = {one.id: _given(cluster, everybody, one) for one in specs}
         self.worlds = Worlds(UTC)
         self.framework = used.framework(self.worlds)
         signals = _signals(specs, samples, hosts, now)
@@ -152,7 +148,7 @@ class Scene:
             queued_at, attempts = parse_time(thing.get("queued_at", "")), thing.get("attempts", 0)
             cache.set_queued(pod, QueueTimes(queued_at, since, attempts))
             cache.nominate(pod, pod.pod.status.nominated_node_name)
-        for item in objects_of(cluster, [pod for pod, _ in (*given, *queue, *running)]):
+        for item in objects_of(cluster, [pod for pod, _ in everybody]):
             cache.set_object(item)
         self.unread = list(_unread(cluster, specs, samples))
         self.snapshot = self.lab.snapshot()
@@ -160,49 +156,37 @@ class Scene:
         thing = given[0][1]
         self.chosen, self.waited = thing.get("chosen", ""), thing.get("waited", 0.0)
 
-    @property
-    def pod(self) -> PodInfo:
-        """The pod of the cycle."""
-        return self.pods[0]
-
     def view(self, row: int = -1, pod: PodInfo | None = None) -> View:
         """Where rules look: at a row or before any node, for the pod or another given one."""
         world = self.worlds.of(self.snapshot, self.pod.uid)
         return View(world, self.worlds.subject(pod or self.pod, self.snapshot), row)
 
-    def assume(self, node: str) -> None:
-        """The pod comes to a node, as it is from reserve on."""
-        self.lab.cache.assume(self.pod, node, self.snapshot.now)
-        self.snapshot = self.lab.snapshot()
-
 
 def _run(pod: PodInfo, thing: Thing, now: float, cache: Cache) -> None:
     """Puts a running pod on its node, or among those that finished in the last hour."""
-    if not is_finished(thing):
-        if thing.get("bound", True):
-            cache.add_pod(pod, thing.node)
-        else:
-            # What has a node and is not bound yet waits in permit.
-            cache.assume(pod, thing.node, now)
-            cache.wait(Waiting(pod, thing.node, now, frozenset()))
-        return
     at = parse_time(thing.get("finished_at", ""))
-    if not now - at > FINISHED_SECONDS:
-        cache.set_finished(pod, now if is_missing(at) else at)
+    if is_finished(thing):
+        if not now - at > FINISHED_SECONDS:
+            cache.set_finished(pod, now if is_missing(at) else at)
+    elif thing.get("bound", True):
+        cache.add_pod(pod, thing.node)
+    else:
+        # What has a node and is not bound yet waits in permit.
+        cache.assume(pod, thing.node, now)
+        cache.wait(Waiting(pod, thing.node, now, frozenset()))
 
 
-def _pods(given: Iterable[Thing], folder: Path) -> Iterator[Owned]:
-    """The pods of fixtures."""
+def _pods(given: Iterable[Thing], folder: Path) -> Iterator[tuple[PodInfo, Thing]]:
+    """The pods of fixtures, each with its own."""
     for number, thing in enumerate(given, 1):
-        alone = thing.kind == "pod" and number == 1
-        name = thing.kind if alone else f"{thing.kind}-{number}"
+        name = thing.kind if number == 1 else f"{thing.kind}-{number}"
         yield from ((pod, thing) for pod in pods_of(thing, name, folder))
 
 
 # ---- metrics, as if the source of each had just answered -----------------------------------------
 
 
-def _given(cluster: Cluster, pods: Iterable[Owned], spec: MetricSpec) -> Given:
+def _given(cluster: Cluster, pods: Iterable[tuple[PodInfo, Thing]], spec: MetricSpec) -> Given:
     """The samples of a metric that a test gives; `pods` are all there are."""
     owners: list[tuple[tuple[str, ...], Thing]]
     if spec.of == "pod":
@@ -230,7 +214,8 @@ def _signals(
         owners = {one.metadata.name: (_owner(one, spec.of),) for one in hosts}
         nodes = {name: given[spec.id].get(key) for name, key in owners.items()}
         taken[spec.id] = {name: now - one.age_seconds for name, one in nodes.items() if one}
-        stale = math.inf if spec.source in _STEADY else spec.stale_seconds
+        # What an object says holds until it changes.
+        stale = math.inf if spec.source == "object" else spec.stale_seconds
         values = {
             key: _value_of(one, spec)
             for key, one in given[spec.id].items()
@@ -289,10 +274,6 @@ def _unread(
 # ---- objects ---------------------------------------------------------------------------------
 
 
-class FixtureError(Exception):
-    """A fixture cannot be made into an object; the message says why, in the user's words."""
-
-
 def _manifest(thing: Thing, kinds: Sequence[str], folder: Path) -> Tree:
     """The first object of one of the kinds in the file of `from`; nothing without `from`."""
     path = thing.get("from", "")
@@ -302,14 +283,14 @@ def _manifest(thing: Thing, kinds: Sequence[str], folder: Path) -> Tree:
         objects = objects_in(bytes_in(folder / path, _MAX_MANIFEST).decode())
     except OSError as failed:
         why = f"cannot be read: {failed.strerror} (paths start at the test file)"
-        raise FixtureError(f"{path} {why}") from failed
+        raise CannotJudgeError(f"{path} {why}") from failed
     except ValueError as failed:
-        raise FixtureError(f"{path} {failed}") from failed
+        raise CannotJudgeError(f"{path} {failed}") from failed
     for one in objects:
         if one.get("kind") in kinds:
             return one
     found = ", ".join(sorted({str(one.get("kind")) for one in objects}))
-    raise FixtureError(f"{path} holds no {' or '.join(kinds[:2])}, but {found or 'nothing'}")
+    raise CannotJudgeError(f"{path} holds no {' or '.join(kinds[:2])}, but {found or 'nothing'}")
 
 
 def _items(tree: Tree, name: str) -> list[Tree]:
@@ -342,7 +323,7 @@ def _made(kind: type[msgspec.Struct], tree: Tree, thing: Thing) -> Any:  # noqa:
     try:
         return from_builtins(kind, tree)
     except msgspec.ValidationError as failed:
-        raise FixtureError(f"{thing.get('from', '') or thing.name}: {failed}") from failed
+        raise CannotJudgeError(f"{thing.get('from', '') or thing.name}: {failed}") from failed
 
 
 def _wired(thing: Thing) -> Tree:
@@ -369,7 +350,7 @@ def node_of(thing: Thing, folder: Path) -> Node:
     """The node of a fixture; paths of manifests start at `folder`.
 
     Raises:
-        FixtureError: its manifest cannot be used.
+        CannotJudgeError: its manifest cannot be used.
     """
     given = _merged({"status": {}}, _manifest(thing, ("Node",), folder))
     least, amounts = {CPU: "0", MEMORY: "0", PODS: "110"}, _amounts(thing, "resource")
@@ -424,12 +405,15 @@ def objects_of(cluster: Cluster, pods: Sequence[PodInfo]) -> Iterator[Any]:
             yield GangFailure(Identity(name=thing.name, namespace=namespace), failed)
     for thing in cluster.of("node"):
         if at := thing.get("heartbeat", ""):
-            meta = {"name": thing.name, "namespace": LEASES}
-            yield _made(Lease, {"metadata": meta, "spec": {"renewTime": at}}, thing)
+            tree = {
+                "metadata": {"name": thing.name, "namespace": LEASES},
+                "spec": {"renewTime": at},
+            }
+            yield _made(Lease, tree, thing)
         if "volumes_limit" in thing.plain:
             driver = {"name": "csi", "allocatable": {"count": thing.plain["volumes_limit"]}}
-            tree = {"metadata": {"name": thing.name}, "spec": {"drivers": [driver]}}
-            yield _made(CSINode, tree, thing)
+            of_node = {"metadata": {"name": thing.name}, "spec": {"drivers": [driver]}}
+            yield _made(CSINode, of_node, thing)
     tops = {(*owner, pod.namespace) for pod in pods if (owner := top_owner(pod)) is not None}
     for thing in cluster.of("workload"):
         # It is of the kind and in the namespace that its pods say.
@@ -454,16 +438,15 @@ def pods_of(thing: Thing, default: str, folder: Path) -> list[PodInfo]:
     """The pods of a fixture; `default` is the name of one without a name.
 
     Raises:
-        FixtureError: its manifest cannot be used.
+        CannotJudgeError: its manifest cannot be used.
     """
     tree = _manifest(thing, ("Pod", *TEMPLATES), folder)
     if tree:
         # What the API server fills in.
         filled = {"metadata": {"name": default}, "spec": {"serviceAccountName": "default"}}
         tree = _merged(filled, pod_of_manifest(tree))
-    names = pod_names(thing, thing.name or str(tree["metadata"]["name"] if tree else default))
-    ends = [""] if len(names) == 1 else [f"-{number}" for number in range(1, len(names) + 1)]
-    return [_pod(thing, tree, one, end) for one, end in zip(names, ends, strict=True)]
+    name = thing.name or str(tree["metadata"]["name"] if tree else default)
+    return [_pod(thing, tree, one, one.removeprefix(name)) for one in pod_names(thing, name)]
 
 
 def _pod(thing: Thing, given: Tree, name: str, end: str) -> PodInfo:
@@ -477,8 +460,8 @@ def _pod(thing: Thing, given: Tree, name: str, end: str) -> PodInfo:
         {"metadata": {"name": name}},
     )
     meta, spec = tree["metadata"], tree["spec"]
-    meta["uid"] = f"{thing.get('uid', '') or meta['namespace'] + '/' + name}"
-    meta["uid"] += end if thing.get("uid", "") else ""
+    uid = thing.get("uid", "")
+    meta["uid"] = uid + end if uid else f"{meta['namespace']}/{name}"
     if thing.get("terminating", False):
         meta["deletionTimestamp"] = "2025-03-01T10:00:00Z"
     _own(thing, meta)
@@ -499,9 +482,9 @@ def _pod(thing: Thing, given: Tree, name: str, end: str) -> PodInfo:
     try:
         pod = make_pod_info(_made(FinishedPod if is_finished(thing) else Pod, tree, thing))
     except UnreadablePod as failed:
-        raise FixtureError(str(failed)) from failed
+        raise CannotJudgeError(str(failed)) from failed
     if (said := thing.get("workload", "")) and said != workload_of(pod):
-        raise FixtureError(f"the workload of {pod.key} is {workload_of(pod)}, not {said}")
+        raise CannotJudgeError(f"the workload of {pod.key} is {workload_of(pod)}, not {said}")
     return pod
 
 
@@ -522,8 +505,7 @@ def _own(thing: Thing, meta: Tree) -> None:
 
 def _fill_containers(thing: Thing, spec: Tree, *, from_file: bool) -> None:
     containers = _items(spec, "containers")
-    listed = thing.plain.get("images")
-    images = list(listed) if isinstance(listed, tuple) else []
+    images: list[object] = [*thing.get("images", ())]
     images[:1] = [thing.get("image", "")] if thing.get("image", "") else images[:1]
     names = ["main", *(f"main-{number}" for number in range(2, len(images) + 1))]
     containers += [{"name": name} for name in names[len(containers) :]]

@@ -321,7 +321,7 @@ JUDGED = [
      'no score, as b is rejected by p.policy:1: "no room"'),
     ("best a", Said(best=("a",)), None),
     ("best a", Said(best=("a", "b"), scores={"a": 5.0, "b": 5.0}),
-     "the best are [a, b]\nscores: a 5, b 5"),
+     "the best: a, b\nscores: a 5, b 5"),
     ("best a", Said(BOTH), "no node is feasible\n"
         'a is rejected by p.policy:1: "a is full"\n'
         'b is rejected by p.policy:1: "no room"'),
