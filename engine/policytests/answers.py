@@ -8,7 +8,7 @@ cycle has it; the values of its parts are looked up one by one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +23,6 @@ from dsl.plan import (
     FilterRule,
     GangRule,
     PermitRule,
-    Plan,
     PreemptRule,
     QuotaRule,
     RuleBase,
@@ -94,11 +93,6 @@ class Preempted(NamedTuple):
     message: str = ""
 
 
-def rules_of(plan: Plan) -> list[RuleBase]:
-    """All rules of a policy, in the order of the file."""
-    return sorted(findings.rules_of(plan), key=number_in_file)
-
-
 def number_in_file(rule: RuleBase) -> int:
     """The number of a rule in its file, from 1."""
     return int(rule.id.rpartition("#")[2])
@@ -111,7 +105,8 @@ class Answers:
         """`make` gives the scene, and once more where what is asked changes the cluster."""
         self.scene = make()
         self._make = make
-        self.rules = [rule for plan in self.scene.plans for rule in rules_of(plan)]
+        each = [sorted(findings.rules_of(one), key=number_in_file) for one in self.scene.plans]
+        self.rules: list[RuleBase] = [rule for rules in each for rule in rules]
         self.seen: dict[str, set[str]] = {}
         """The outcomes of each rule by its id (`rules.looks`): who runs the test enters them."""
 
@@ -612,21 +607,19 @@ def _of_many(rule: GangRule | QuotaRule, answers: Answers, view: View) -> Look:
 def values_of_rules(answers: Answers, nodes: tuple[str, ...], expected: Expected) -> Iterator[str]:
     """What the rules that an expectation is about made of these nodes, each part with its value."""
     of = ("", *(expected.names if expected.name in ("gated", "ungated") else nodes))
-    for plan in answers.scene.plans:
-        rules: Iterable[RuleBase]
-        if expected.name == "skipped":
-            rules = [one for one in rules_of(plan) if number_in_file(one) == int(expected.number)]
-        else:
-            rules = [one for part in _POINTS.get(expected.name, _FILTERS)
-                     for one in getattr(plan, part)]  # fmt: skip
-        for rule in rules:
-            yield f"{place_of(rule)}: {rule.text}"
-            each = looks(rule, answers)
-            for look in ([one for one in each if one.of in of] or each)[:_MOST]:
-                yield f"  {look.said}"
-                core = getattr(rule, "core", None)
-                if isinstance(core, ir.PreemptCore):
-                    # What is picked by is no pod's: it is of all victims of a node.
-                    core = replace(core, pick=())
-                roots = [] if core is None else facts.roots(core)
-                yield from table([asked(one) for one in roots], rule, look.view)
+    if expected.name == "skipped":
+        rules = [one for one in answers.rules if number_in_file(one) == int(expected.number)]
+    else:
+        points, plans = _POINTS.get(expected.name, _FILTERS), answers.scene.plans
+        rules = [one for plan in plans for part in points for one in getattr(plan, part)]
+    for rule in rules:
+        yield f"{place_of(rule)}: {rule.text}"
+        each = looks(rule, answers)
+        for look in ([one for one in each if one.of in of] or each)[:_MOST]:
+            yield f"  {look.said}"
+            core = getattr(rule, "core", None)
+            if isinstance(core, ir.PreemptCore):
+                # What is picked by is no pod's: it is of all victims of a node.
+                core = replace(core, pick=())
+            roots = [] if core is None else facts.roots(core)
+            yield from table([asked(one) for one in roots], rule, look.view)

@@ -405,11 +405,8 @@ def objects_of(cluster: Cluster, pods: Sequence[PodInfo]) -> Iterator[Any]:
             yield GangFailure(Identity(name=thing.name, namespace=namespace), failed)
     for thing in cluster.of("node"):
         if at := thing.get("heartbeat", ""):
-            tree = {
-                "metadata": {"name": thing.name, "namespace": LEASES},
-                "spec": {"renewTime": at},
-            }
-            yield _made(Lease, tree, thing)
+            meta = {"name": thing.name, "namespace": LEASES}
+            yield _made(Lease, {"metadata": meta, "spec": {"renewTime": at}}, thing)
         if "volumes_limit" in thing.plain:
             driver = {"name": "csi", "allocatable": {"count": thing.plain["volumes_limit"]}}
             of_node = {"metadata": {"name": thing.name}, "spec": {"drivers": [driver]}}
