@@ -224,7 +224,7 @@ def _signals(
         others[spec.id] = [([*key], value) for key, value in values.items()]
         columns[spec.id] = {} if spec.default is None else dict.fromkeys(owners, spec.default)
         columns[spec.id] |= {name: values[key] for name, key in owners.items() if key in values}
-    samples = Samples()
+    samples = Samples(now)  # however long the pod has waited
     samples.replace(columns, taken, others)
     return samples
 

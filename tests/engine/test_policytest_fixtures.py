@@ -41,26 +41,6 @@ def test_no_address_at_all_cannot_be_said(tmp_path):
     assert "`ips` is a whole number, not `0`" in message
 
 
-def test_volumes_and_the_network_of_the_node(tmp_path):
-    policy = (
-        "filter: sum(it.volumes.count over node.pods) + pod.volumes.count <= 3\n"
-        "filter: pod.host_network -> not any(node.pods where it.host_network)\n"
-    )
-    tests = """\
-        node: a
-        node: b
-        running: on a  name x  volumes 2
-        running: on b  name y  host_network true
-        test: "volumes"
-          given pod name p  volumes 2
-          expect feasible [b]
-        test: "network"
-          given pod name p  host_network true
-          expect feasible [a]
-        """
-    assert results(tmp_path, policy, tests) == [("passed", "")] * 2
-
-
 @pytest.mark.parametrize(
     ("unit", "sample", "score"),
     [
@@ -77,17 +57,6 @@ def test_samples_of_metrics_that_are_annotations(tmp_path, unit, sample, score):
           expect score a {score}
         """
     assert results(tmp_path, policy, tests) == [("passed", "")]
-
-
-def test_the_kernel_of_a_node(tmp_path):
-    tests = """\
-        node: a  kernel 5.15.0-91
-        node: b
-        test: "t"
-          given pod name p
-          expect feasible [a]
-        """
-    assert results(tmp_path, "filter: node.kernel starts with '5.'\n", tests) == [("passed", "")]
 
 
 @pytest.mark.parametrize(
