@@ -309,7 +309,7 @@ def _merged(*trees: Tree) -> Tree:
             if isinstance(value, Mapping):
                 there = whole.get(name)
                 whole[name] = _merged(there if isinstance(there, dict) else {}, dict(value))
-            elif name in _KEYS:
+            elif name in _KEYS and isinstance(value, list):
                 key, newer = _KEYS[name], _items(tree, name)
                 names = [one.get(key) for one in newer]
                 whole[name] = [one for one in _items(whole, name) if one.get(key) not in names]

@@ -59,6 +59,28 @@ def test_samples_of_metrics_that_are_annotations(tmp_path, unit, sample, score):
     assert results(tmp_path, policy, tests) == [("passed", "")]
 
 
+def test_taints_and_conditions_of_a_manifest_stay_beside_those_given(tmp_path):
+    (tmp_path / "n.yaml").write_text("""
+kind: Node
+metadata: {labels: {conditions: good, taints: none}}
+spec:
+  taints: [{key: a, value: x, effect: NoSchedule}, {key: a, value: y, effect: NoExecute},
+           {key: b, value: x, effect: NoSchedule}]
+status: {conditions: [{type: Ready, status: "True"}, {type: Hot, status: "False"}]}
+""")
+    policy = (
+        "filter: node.label conditions=good and node.label taints=none and node.taint a\n"
+        'filter: node.taint b=y and node.condition[Hot] is "True" and node.ready\n'
+    )
+    tests = """\
+        node: n  from "n.yaml"  taint b=y  condition Hot=True
+        test: "t"
+          given pod name p
+          expect feasible [n]
+        """
+    assert results(tmp_path, policy, tests) == [("passed", "")]
+
+
 @pytest.mark.parametrize(
     "manifest",
     [
