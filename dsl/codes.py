@@ -23,6 +23,7 @@ GONE: Final = {
     "P311": "What is divided by 0 is missing.",
     "P313": "A `sum` in a score is over the candidates; say `over nodes`.",
     "P315": "`over` says which nodes an aggregate is of.",
+    "P705": "Attributes of a policy test that no rule reads make no difference.",
 }
 
 

@@ -14,7 +14,6 @@ from dsl.types import is_missing
 
 DEFAULT_NOW: Final = "2025-03-01T10:00:00Z"
 NOW: Final = parse_time(DEFAULT_NOW)
-_MAX_PODS: Final = 10_000
 _DIGITS: Final = re.compile("-?[0-9]{1,10}")
 _MOST: Final = 2**31 - 1
 
@@ -80,7 +79,7 @@ _KINDS: Final = {
         (SAMPLE, "metric"),
         (_whole(), "attempts volumes restarts pods volumes_limit replicas min_member allowed"),
         (_whole(1), "ips"),
-        (_whole(1, _MAX_PODS), "count"),
+        (_whole(1, 10_000), "count"),
         (_whole(-_MOST), "priority"),
         (_FLAG, "host_network ready bound terminating tolerates_all unschedulable"),
         (TIME, "created queued_at first_attempt_at started_at scheduled_at finished_at heartbeat"

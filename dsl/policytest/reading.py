@@ -82,14 +82,10 @@ class Use(Struct, frozen=True):
     weight: float | None
 
 
-Key = tuple[str, str, str, int]
-"""What a fixture is about: kind, namespace and name; those that are never merged are numbered."""
-
-
 class Cluster(Struct, frozen=True):
     """Everything given, in its order: objects, metrics by name and keys, the time."""
 
-    things: Mapping[Key, Thing] = field(default_factory=dict)
+    things: Mapping[tuple[str, str, str, int], Thing] = field(default_factory=dict)
     metrics: Mapping[tuple[str, ...], Sample] = field(default_factory=dict)
     now: float = w.NOW
 
@@ -97,8 +93,8 @@ class Cluster(Struct, frozen=True):
         """The objects of these kinds."""
         return tuple(one for one in self.things.values() if one.kind in kinds)
 
-    def key_of(self, thing: Thing) -> Key:
-        """Which of the objects it is, or the next one. Pods to place are never merged."""
+    def key_of(self, thing: Thing) -> tuple[str, str, str, int]:
+        """Kind, namespace, name, and a number for what is never merged, as pods to place are."""
         alone = len(self.things) if not thing.name or thing.kind == "pod" else 0
         return thing.kind, thing.get("namespace", "") or "default", thing.name, alone
 
@@ -120,16 +116,10 @@ class Case(Struct, frozen=True):
     """One test: what is there, and what must come out."""
 
     name: str
-    line: int
     span: Span
     cluster: Cluster
     params: Params
     expected: tuple[Expected, ...]
-
-    @property
-    def wants_error(self) -> bool:
-        """Whether the policy is expected to be refused."""
-        return any(one.name == "error" for one in self.expected)
 
 
 class Suite(Struct, frozen=True):
@@ -233,8 +223,6 @@ class _Reader:
     def _line(self, span: Span) -> int:
         return self.source.position(span.start)[0]
 
-    # ---- what is given
-
     def _use(self, node: s.Use) -> Use:
         weight = None
         if node.weight is not None:
@@ -311,8 +299,6 @@ class _Reader:
             raise self._report("P702", message, value.span, help_)
         return read
 
-    # ---- tests
-
     def _case(self, base: Cluster, node: s.TestCase) -> Case:
         cluster = base
         params: dict[str, tuple[str | tuple[str, ...], Span]] = {}
@@ -325,19 +311,16 @@ class _Reader:
         for wanted in node.expected:
             with suppress(_Refused):
                 expected.append(self._expected(wanted, cluster))
-        case = Case(
-            node.name.value, self._line(node.span), node.span, cluster, params, tuple(expected)
-        )
+        case = Case(node.name.value, node.span, cluster, params, tuple(expected))
         self._check(case, node)
         return case
 
     def _check(self, case: Case, node: s.TestCase) -> None:
-        nodes, pods = [one.name for one in case.cluster.of("node")], case.cluster.of("pod")
+        pods = case.cluster.of("pod")
         for one in case.cluster.of("running", "finished", "pod"):
-            where = one.node or one.get("chosen", "")
-            if where and where not in nodes:
-                self._no_node(where, self._place_of(where, one.span), nodes)
-        if case.wants_error:
+            if where := one.node or one.get("chosen", ""):
+                self._node(where, self._place_of(where, one.span), case.cluster)
+        if any(one.name == "error" for one in case.expected):
             if len(node.expected) > 1:
                 message = "`expect error` is the only expectation of its test"
                 self._report("P703", message, node.expected[0].span)
@@ -376,38 +359,35 @@ class _Reader:
         ):
             at, help_ = (node.value or subject).span, f"write  expect {shape.example}"
             raise self._report("P702", f"this is not what `expect {name}` takes", at, help_)
-        self._named(name, node, cluster)
+        self._named(names, node, cluster)
         line, text = self._line(node.span), self.source.words(node.span)
         said = {one.name: str(_plain(one.values[0])) for one in node.replies}
         message, status = said.get("message"), said.get("status")
         return Expected(name, line, text, names, value, float(str(number)), message, status)
 
-    def _named(self, expected: str, node: s.Expectation, cluster: Cluster) -> None:
+    def _named(self, names: Sequence[str], node: s.Expectation, cluster: Cluster) -> None:
         """Names that the test does not give are slips of the pen."""
-        subject = node.subject
-        nodes = [one.name for one in cluster.of("node")]
+        expected, subject = node.name.value, node.subject
+        parts = subject.items if isinstance(subject, s.Words) else (subject,)
         pods = [name for one in cluster.of("pod") for name in pod_names(one)]
-        for part in subject.items if isinstance(subject, s.Words) else (subject,):
-            name = str(_plain(part))
-            if name == "none" and subject is part:
-                continue
-            if expected in w.OF_NODES and name not in nodes:
-                self._no_node(name, part.span, nodes)
+        for name, part in zip(names, parts, strict=False):
+            if expected in w.OF_NODES:
+                self._node(name, part.span, cluster)
             elif expected in w.OF_GIVEN and name not in pods:
                 message, help_ = f"no pod `{name}` is given", f"given are {_some(pods)}"
                 self._nobody(name, part.span, message, help_, pods)
 
-    # ---- names that are not there
-
-    def _no_node(self, name: str, span: Span, nodes: Sequence[str]) -> None:
-        message = f"there is no node `{name}`"
-        if nodes and name not in self._lost:
+    def _node(self, name: str, span: Span, cluster: Cluster) -> None:
+        """A node that is named has to be there."""
+        nodes, message = [one.name for one in cluster.of("node")], f"there is no node `{name}`"
+        if name in nodes or name in self._lost:
+            return
+        if nodes:
             self._nobody(name, span, message, f"the nodes are {_some(nodes)}", nodes)
-        elif name not in self._lost:
-            line = f"node: {name} cpu 4"
-            first = _TEST_LINE.search(self.source.text)
-            fix = None if first is None else Fix(Span(*[first.start()] * 2), f"{line}\n")
-            self._report("P701", message, span, f"add above the tests:  {line}", fix=fix)
+            return
+        line, first = f"node: {name} cpu 4", _TEST_LINE.search(self.source.text)
+        fix = None if first is None else Fix(Span(*[first.start()] * 2), f"{line}\n")
+        self._report("P701", message, span, f"add above the tests:  {line}", fix=fix)
 
     def _nobody(
         self, name: str, span: Span, message: str, help_: str, known: Iterable[str]
@@ -435,8 +415,7 @@ def _texts(value: s.Value | s.Words) -> tuple[str, ...]:
     return tuple(one.value for one in parts if isinstance(one, s.Value))
 
 
-def _some(names: Sequence[str]) -> str:
+def _some(names: list[str]) -> str:
     """Returns names as a list that can be read, however many they are."""
-    if len(names) <= _MOST_NAMES:
-        return w.listed(names)
-    return f"{', '.join(names[:_MOST_NAMES])} and {len(names) - _MOST_NAMES} more"
+    more = [f"{len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
+    return w.listed([*names[:_MOST_NAMES], *more])

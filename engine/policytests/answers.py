@@ -1,24 +1,43 @@
 """What policies say of one test's cluster, and whether that is what is expected.
 
 The answers are those of the scheduler in its lab. What takes more than one decision, and changes
-the cluster, happens in a lab of its own.
+the cluster, happens in a lab of its own. The verdict of a rule is that of the plan, as a scheduling
+cycle has it; the values of its parts are looked up one by one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
-from dsl.plan import Plan, RuleBase
+from dsl import ir, reference
+from dsl.analysis import facts
+from dsl.plan import (
+    ActionRule,
+    ConditionRule,
+    FilterRule,
+    GangRule,
+    PermitRule,
+    PreemptRule,
+    QuotaRule,
+    RuleBase,
+    ScoreRule,
+    SortRule,
+    TierRule,
+)
 from dsl.policytest.attributes import listed
 from dsl.policytest.reading import Expected
+from dsl.reference import View
+from dsl.types import NUMBER, show
 from engine.clock import ManualClock
 from engine.explain.gangs import Group, group_of, start_of
-from engine.explain.scores import Ranking, among
+from engine.explain.parts import asked, table
+from engine.explain.scores import Ranking, among, policies_of
 from engine.framework.acting import Acts
 from engine.framework.decision import Decision, Details, PluginScore
 from engine.framework.effects import Emit, Patch
@@ -26,10 +45,28 @@ from engine.framework.runtime import Candidates, Unfit
 from engine.framework.status import Code, Status
 from engine.pods.podinfo import PodInfo
 from engine.policy import findings
-from engine.policy.plugin import place_of
+from engine.policy.plugin import place_of, results_of
+from engine.policy.quotas import QuotaPlugin
 from engine.policytests.policies import CannotJudgeError
 from engine.policytests.scene import Scene
 
+#: In the order in which they are shown.
+OUTCOMES: Final = ("rejected", "passed", "abstained", "scored", "applied")
+#: Of so many nodes and pods a failed test shows the values.
+_MOST: Final = 6
+#: Of which points the rules are shown that an expectation is about.
+_FILTERS: Final = ("filters", "prefilters", "quotas", "gangs")
+_POINTS: Final = {
+    "score": ("scores",),
+    "best": ("tiers", "scores"),
+    "order": ("sorts",),
+    "gated": ("gates",),
+    "ungated": ("gates",),
+    "permit": ("reserves", "permits", "gangs"),
+    **dict.fromkeys(("annotation", "label", "unset"), ("prebinds", "postbinds")),
+    "victims": ("preempts", "quotas"),
+    "nominated": ("preempts", "quotas"),
+}
 _WORDS: Final = {
     Code.UNSCHEDULABLE: "unschedulable",
     Code.PENDING: "unschedulable",
@@ -38,7 +75,6 @@ _WORDS: Final = {
 _TOLERANCE: Final = 2e-6
 #: Where no node is feasible, of so many is told why.
 _MOST_FATES: Final = 8
-_WAITS: Final = "WaitingOnPermit"
 
 
 class Rejection(NamedTuple):
@@ -57,11 +93,6 @@ class Preempted(NamedTuple):
     message: str = ""
 
 
-def rules_of(plan: Plan) -> list[RuleBase]:
-    """All rules of a policy, in the order of the file."""
-    return sorted(findings.rules_of(plan), key=number_in_file)
-
-
 def number_in_file(rule: RuleBase) -> int:
     """The number of a rule in its file, from 1."""
     return int(rule.id.rpartition("#")[2])
@@ -74,11 +105,10 @@ class Answers:
         """`make` gives the scene, and once more where what is asked changes the cluster."""
         self.scene = make()
         self._make = make
-        self.rules = [rule for plan in self.scene.plans for rule in rules_of(plan)]
+        each = [sorted(findings.rules_of(one), key=number_in_file) for one in self.scene.plans]
+        self.rules: list[RuleBase] = [rule for rules in each for rule in rules]
         self.seen: dict[str, set[str]] = {}
         """The outcomes of each rule by its id (`rules.looks`): who runs the test enters them."""
-
-    # ---- nodes
 
     @cached_property
     def rejections(self) -> Mapping[str, Rejection]:
@@ -129,8 +159,6 @@ class Answers:
         rows = [row for name, row in self.scene.rows.items() if name not in self.rejections]
         return np.array(sorted(rows), np.intp)
 
-    # ---- scores
-
     @property
     def scores(self) -> Mapping[str, float] | None:
         """Scores of the feasible nodes: one policy's own, of several the weighted sum.
@@ -159,22 +187,17 @@ class Answers:
         """Whether a rule has a say about the pod; a score that abstains has none."""
         return self.seen[rule.id] != {"abstained"}
 
-    # ---- the queue
-
-    @cached_property
+    @property
     def order(self) -> Sequence[str]:
-        """The given pods by a queue without gates; who says nothing came first."""
-        lab, others = self.scene.lab, self.scene.snapshot.other_pods
-        lab.let_in()
-        lab.queue.on_fault = _raise
-        for pod in self.scene.pods:
-            lab.queue.add(pod)
-            queued, times = lab.queue.get(pod.uid), others.times(pod.uid)
-            assert queued is not None
-            assert times is not None
-            queued.queued_at = 0.0 if math.isnan(times.queued_at) else times.queued_at
-            lab.queue.update(pod)
-        return [self.scene.called[one.pod.uid] for one in iter(lab.queue.pop, None)]
+        """The given pods in the order of the queue; who says nothing came first."""
+        scene, framework = self.scene, self.scene.framework
+
+        def key(pod: PodInfo) -> tuple[Any, ...]:
+            times = scene.snapshot.other_pods.times(pod.uid)
+            came = 0.0 if times is None or math.isnan(times.queued_at) else times.queued_at
+            return framework.sort_key(pod, came, scene.snapshot)
+
+        return [scene.called[one.uid] for one in sorted(scene.pods, key=key)]
 
     def gate(self, pod: str) -> str | None:
         """Why a given pod is held before the queue; None if it is not."""
@@ -182,8 +205,6 @@ class Answers:
         one = next(each for each in self.scene.pods if called[each.uid] == pod)
         status = self.scene.framework.pre_enqueue(one, self.scene.snapshot)
         return None if status.ok else self._read(status).message
-
-    # ---- the chosen node
 
     @cached_property
     def decision(self) -> Decision:
@@ -217,14 +238,15 @@ class Answers:
             CannotJudgeError: no node is chosen.
         """
         node, scene = str(self.decision.node), self._make()
-        scene.assume(node)
+        scene.lab.cache.assume(scene.pod, node, scene.snapshot.now)
+        scene.snapshot = scene.lab.snapshot()
         return scene
 
     @cached_property
     def permission(self) -> tuple[str, str]:
         """`allow`, `reject` or `wait`, and the message; of a gang the pod alone is tried."""
-        decision, scene = self.decision, self._make()
-        verdict, said = scene.lab.run(_permission(scene, decision))
+        scene = self._make()
+        verdict, said = scene.lab.run(_permission(scene, self.decision))
         return verdict, self._placed(said)[0]
 
     @cached_property
@@ -272,7 +294,7 @@ async def _permission(scene: Scene, decision: Decision) -> tuple[str, str]:
     if held is not None:
         return "wait", next(word for one in held.by.values() for word in one.status.reasons)
     for told in lab.written.conditions:
-        if told.pod.uid == pod.uid and told.reason not in ("", _WAITS):
+        if told.pod.uid == pod.uid and told.reason not in ("", "WaitingOnPermit"):
             start = f"node {decision.node} was chosen and refused: "
             return "reject", told.message.removeprefix(start)
     return "allow", ""
@@ -293,10 +315,6 @@ async def _preemption(scene: Scene) -> Preempted:
     victims = tuple(one.pod.name for one in lab.written.evicted)
     node = lab.cache.nominations.node_of(scene.pod.uid) or None
     return Preempted(victims, node, "".join(told[-1:]))
-
-
-def _raise(_pod: PodInfo, fault: Exception) -> None:
-    raise fault
 
 
 # ---- whether an expectation holds
@@ -416,12 +434,8 @@ def _judge_score(expected: Expected, answers: Answers) -> Failure | None:
     if scores is None:
         return Failure(f"{name} has no score: every scoring rule abstained")
     if abs(scores[name] - expected.number) > _TOLERANCE:
-        return Failure(f"the score of {name} is {_number(scores[name])}", (name,))
+        return Failure(f"the score of {name} is {show(scores[name], NUMBER)}", (name,))
     return None
-
-
-def _number(value: float) -> str:
-    return f"{round(value, 6):.6f}".rstrip("0").rstrip(".")
 
 
 def _judge_best(expected: Expected, answers: Answers) -> Failure | None:
@@ -429,9 +443,9 @@ def _judge_best(expected: Expected, answers: Answers) -> Failure | None:
     if best == expected.names:
         return None
     scores = answers.scores or {}
-    shown = ", ".join(f"{name} {_number(value)}" for name, value in scores.items())
-    what = f"the best are {_list(best)}" if len(best) > 1 else f"the best is {''.join(best)}"
-    lines = [what if best else "no node is feasible", *([f"scores: {shown}"] if shown else [])]
+    shown = ", ".join(f"{name} {show(value, NUMBER)}" for name, value in scores.items())
+    lines = [f"the best: {', '.join(best)}" if best else "no node is feasible"]
+    lines += [f"scores: {shown}"] if shown else []
     stopped = expected.names if best else [*answers.scene.rows][:_MOST_FATES]
     lines.extend(_fate(name, answers) for name in stopped if name in answers.rejections)
     return Failure("\n".join(lines), (*best, *expected.names))
@@ -446,3 +460,166 @@ def _judge_skipped(number: int, answers: Answers) -> Failure | None:
         return Failure(f"there is no rule {number}; the rules that can be asked are {names}")
     applies = answers.applies(there[number])
     return Failure(f"rule {number} did apply", tuple(answers.scene.rows)) if applies else None
+
+
+# ---- where a rule is asked
+
+
+class Look(NamedTuple):
+    """A place where a rule is asked: of which node or given pod, what it did there, and its view.
+
+    `of` is empty where the rule is asked once; `outcome` where it was not asked at all.
+    """
+
+    of: str
+    said: str
+    outcome: str
+    view: View
+
+
+def looks(rule: RuleBase, answers: Answers) -> list[Look]:
+    """All places where the rule was asked in this test."""
+    scene, key = answers.scene, answers.scene.pod.key
+    pods = _before_nodes(rule, answers)
+    if isinstance(rule, SortRule):
+        outcome = "applied" if len(pods) > 1 else ""
+        return [Look(scene.called[one.uid], one.key, outcome, scene.view(pod=one)) for one in pods]
+    if isinstance(rule, ConditionRule) and pods:
+        views = [(one, scene.view(pod=one)) for one in pods]
+        return [Look(scene.called[one.uid], one.key, _held(rule, it), it) for one, it in views]
+    if isinstance(rule, ConditionRule | PermitRule | ActionRule):
+        return [_at_chosen(rule, answers)]
+    view = scene.view()
+    own = rule.prepare(view.subject, view.world)
+    if own is None:
+        return [Look("", f"does not apply to {key}", "abstained", view)]
+    match rule:
+        case FilterRule():
+            rows = np.array(list(scene.rows.values()), np.intp)
+            passed = rule.verdict(own, view.world, rows).tolist()
+            each = zip(scene.rows.items(), passed, strict=True)
+            return [Look(name, name, _verdict(ok), scene.view(row)) for (name, row), ok in each]
+        case TierRule() | ScoreRule():
+            return _ranked(rule, answers)
+        case PreemptRule():
+            return _victims(rule, answers)
+        case GangRule() | QuotaRule():
+            return [_of_many(rule, answers, view)]
+        case _:
+            return [Look("", key, "applied", view)]
+
+
+def _verdict(passes: bool) -> str:  # noqa: FBT001 - the fact itself
+    return "passed" if passes else "rejected"
+
+
+def _before_nodes(rule: RuleBase, answers: Answers) -> Sequence[PodInfo]:
+    """The pods that a rule is asked of before any node; none of another rule."""
+    scene = answers.scene
+    if isinstance(rule, SortRule) or any(rule in plan.gates for plan in scene.plans):
+        return scene.pods
+    return [scene.pod] if any(rule in plan.prefilters for plan in scene.plans) else []
+
+
+def _held(rule: ConditionRule, view: View) -> str:
+    if rule.prepare(view.subject, view.world) is None:
+        return "abstained"
+    return _verdict(rule.holds(view.subject, view.world, view.row))
+
+
+def _ranked(rule: RuleBase, answers: Answers) -> list[Look]:
+    """What a rule of the order of nodes made of each; a score that gives none anything abstains."""
+    scene, place = answers.scene, place_of(rule)
+    candidates = tuple(answers.candidates.tolist())
+    points = {
+        one.node: line.score
+        for one in answers.ranking.nodes
+        for given in one.given
+        for line in given.lines
+        if line.place == place
+    }
+    outcome = "applied"
+    if isinstance(rule, ScoreRule):
+        outcome = "scored" if points else "abstained"
+    out = []
+    for name, row in scene.rows.items():
+        gets = show(points[name], NUMBER) if name in points else "nothing"
+        said = f"{name} gets {gets}" if isinstance(rule, ScoreRule) else name
+        out.append(Look(name, said, outcome, replace(scene.view(row), candidates=candidates)))
+    return out
+
+
+def _at_chosen(rule: ConditionRule | PermitRule | ActionRule, answers: Answers) -> Look:
+    """A rule about the chosen node; without one the pod alone may decide, for `skipped`."""
+    key = answers.scene.pod.key
+    try:
+        decision, placed = answers.decision, answers.placed
+    except CannotJudgeError as none:
+        view = answers.scene.view()
+        applies = rule.prepare(view.subject, view.world) is not None
+        return Look("", f"{key}: {none}", "" if applies else "abstained", view)
+    view = replace(placed.view(decision.row), results=results_of(decision))
+    at = view.subject, view.world, view.row
+    if isinstance(rule, PermitRule):
+        waits = rule.core.decision == "wait" and not rule.until(*at)
+        outcome = _verdict(not (waits or rule.core.decision == "reject"))
+        outcome = outcome if rule.applies(*at) else "abstained"
+    elif isinstance(rule, ActionRule):
+        outcome = "applied" if rule.effects(*at, view.results) else "abstained"
+    else:
+        outcome = _held(rule, view)
+    return Look("", f"{key} on {decision.node}", outcome, view)
+
+
+def _victims(rule: PreemptRule, answers: Answers) -> list[Look]:
+    """The pod for which others would go, and some of those others."""
+    scene, view = answers.scene, answers.scene.view()
+    is_asked = any(one.preemption(view.subject, view.world) is rule for one in scene.plans)
+    outcome = "applied" if is_asked and len(answers.rejections) == len(scene.rows) > 0 else ""
+    out, there = [Look("", scene.pod.key, outcome, view)], scene.snapshot.pods
+    for place in [at for at, row in enumerate(there.node.tolist()) if row >= 0][:_MOST]:
+        row = int(there.node[place])
+        view = replace(scene.view(row), pod=place)
+        where = rule.core.where
+        word = "may go" if where is None or reference.evaluate(where, view) else "stays"
+        said = f"{there.pod(place).name} on {scene.snapshot.nodes.name(row)} {word}"
+        out.append(Look("", said, outcome, view))
+    return out
+
+
+def _of_many(rule: GangRule | QuotaRule, answers: Answers, view: View) -> Look:
+    """What a gang or a quota says of the pod: it stops it everywhere, or not."""
+    scene, said = answers.scene, None
+    if isinstance(rule, GangRule):
+        said, applies = answers.gang, rule.key(view.subject, view.world) is not None
+    else:
+        policies = [one for one in policies_of(scene.framework) if isinstance(one, QuotaPlugin)]
+        quota = next(one for policy in policies for one in policy.quotas if one.rule is rule)
+        applies = quota.use(scene.pod, scene.snapshot).key is not None
+    stopped = place_of(rule) in {one.place for one in answers.rejections.values()}
+    outcome = _verdict(not stopped) if applies else "abstained"
+    return Look("", str(said or scene.pod.key), outcome, view)
+
+
+# ---- what a failed test shows
+
+
+def values_of_rules(answers: Answers, nodes: tuple[str, ...], expected: Expected) -> Iterator[str]:
+    """What the rules that an expectation is about made of these nodes, each part with its value."""
+    of = ("", *(expected.names if expected.name in ("gated", "ungated") else nodes))
+    if expected.name == "skipped":
+        rules = [one for one in answers.rules if number_in_file(one) == int(expected.number)]
+    else:
+        points, plans = _POINTS.get(expected.name, _FILTERS), answers.scene.plans
+        rules = [one for plan in plans for part in points for one in getattr(plan, part)]
+    for rule in rules:
+        yield f"{place_of(rule)}: {rule.text}"
+        each = looks(rule, answers)
+        for look in ([one for one in each if one.of in of] or each)[:_MOST]:
+            yield f"  {look.said}"
+            core = getattr(rule, "core", None)
+            if isinstance(core, ir.PreemptCore):
+                # What is picked by is no pod's: it is of all victims of a node.
+                core = replace(core, pick=())
+            roots = [] if core is None else facts.roots(core)
+            yield from table([asked(one) for one in roots], rule, look.view)

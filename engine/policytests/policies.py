@@ -40,7 +40,7 @@ Found = list[tuple[Use, PolicyText | str]]
 
 
 class CannotJudgeError(Exception):
-    """This version has no answer to an expectation; the message says which."""
+    """A test cannot be run as it stands; the message says why, in the user's words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,6 @@ class Used:
         Raises:
             CannotJudgeError: they make no profile.
         """
-        if sum(bool(plan.sorts) for plan in self.plans) > 1:
-            raise CannotJudgeError("two of the policies sort the queue; a profile has one order")
         plugins = [
             Weighted(make_plugin(name), self.plugins[name])
             for name in DEFAULT_WEIGHTS
@@ -142,8 +140,8 @@ class Library:
 def _called(name: str, policies: list[PolicyText]) -> PolicyText | None:
     """The policy of that name, else the one in a file of that name."""
     named = [one for one in policies if one.name == name]
-    named += [one for one in policies if one.path.name == f"{name}{ENDING}"]
-    return named[0] if named else None
+    in_file = (one for one in policies if one.path.name == f"{name}{ENDING}")
+    return next((one for one in (*named, *in_file)), None)
 
 
 def meant(name: str, known: Iterable[str], words: str) -> str:
@@ -157,9 +155,10 @@ def _unknown(suite: Suite, case: Case, found: Found) -> Iterator[Diagnostic]:
     asked = [(case.params, frozenset[str]().union(*(_params(there) for _, there in found)))]
     asked += [(use.params, _params(there)) for use, there in found]
     for params, known in asked:
-        for name in params.keys() - known:
-            helps, text = (meant(name, known, "there is"),), f"there is no parameter `{name}`"
-            yield Diagnostic("P105", text, suite.source, params[name][1], helps=helps)
+        for name, (_, span) in params.items():
+            if name not in known:
+                helps, text = (meant(name, known, "there is"),), f"there is no parameter `{name}`"
+                yield Diagnostic("P105", text, suite.source, span, helps=helps)
 
 
 def _where_given(finding: Diagnostic, suite: Suite, case: Case) -> Diagnostic:

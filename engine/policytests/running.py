@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -16,26 +16,22 @@ from dsl.codes import become
 from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, render
 from dsl.parser import Parser
-from dsl.plan import SortRule
+from dsl.plan import RuleBase, SortRule
 from dsl.policytest.reading import Case, Expected, Suite, read_suite
 from dsl.source import Span
 from engine.framework.runtime import PluginError
 from engine.policy.folder import ENDING, TESTS
 from engine.policy.plugin import place_of
-from engine.policytests.answers import Answers, judge
-from engine.policytests.objects import FixtureError
+from engine.policytests.answers import OUTCOMES, Answers, judge, looks, values_of_rules
 from engine.policytests.policies import CannotJudgeError, Found, Library, Used
-from engine.policytests.rules import OUTCOMES, RuleCoverage, looks, values_of_rules
 from engine.policytests.scene import Scene
+from engine.text.display import plain
 from engine.text.files import bytes_in
 
 PASSED: Final = "passed"
 FAILED: Final = "failed"
 ERROR: Final = "error"
 _COUNTED: Final = ((PASSED, "passed"), (FAILED, "failed"), (ERROR, "could not be run"))
-_TAGS: Final = {FAILED: "failure", ERROR: "error"}
-_MOST_TEXT: Final = 60
-_NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +47,14 @@ class Result:
 
 @dataclass(slots=True)
 class Report:
-    """All results, and the rules that were seen; keys are file and number of the rule.
+    """All results, and in how many tests each rule had each outcome; keys are ids of rules.
 
     `untouched` counts the tests that passed though no rule applied to their pod.
     """
 
     untouched: int = 0
     results: list[Result] = field(default_factory=list)
-    coverage: dict[str, RuleCoverage] = field(default_factory=dict)
+    coverage: dict[str, tuple[RuleBase, Counter[str]]] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
@@ -122,7 +118,8 @@ class Runner:
             self._cannot(path, results[0][2])
             return
         for case, outcome, message in results:
-            self.report.results.append(Result(str(path), case.name, case.line, outcome, message))
+            line = suite.source.position(case.span.start)[0]
+            self.report.results.append(Result(str(path), case.name, line, outcome, message))
 
     def _cannot(self, path: Path, message: str, line: int = 1) -> None:
         self.report.results.append(Result(str(path), "", line, ERROR, message))
@@ -131,22 +128,21 @@ class Runner:
         if not case.expected:
             return FAILED, "this test expects nothing: write what must hold after `expect`"
         used = self._library.arrange(suite, found, case)
-        if case.wants_error:
+        if case.expected[0].name == "error":
             return _refusal(case.expected[0], used)
         if not isinstance(used, Used):
             return ERROR, render(used)
         try:
             return self._judged(suite, case, Answers(partial(Scene, case, used, folder)))
-        except (FixtureError, CannotJudgeError, PluginError) as failed:
+        except (CannotJudgeError, PluginError) as failed:
             about = Span(case.span.start, case.span.start + len("test"))
             return ERROR, render((Diagnostic("P704", str(failed), suite.source, about),))
 
     def _judged(self, suite: Suite, case: Case, answers: Answers) -> tuple[str, str]:
         for rule in answers.rules:
-            new = RuleCoverage(place_of(rule), rule.text)
-            there = self.report.coverage.setdefault(rule.id, new)
             answers.seen[rule.id] = {one.outcome for one in looks(rule, answers)} - {""}
-            there.outcomes.update(answers.seen[rule.id])
+            _, there = self.report.coverage.setdefault(rule.id, (rule, Counter()))
+            there.update(answers.seen[rule.id])
         failures: list[str] = []
         for expected in case.expected:
             failure = judge(expected, answers)
@@ -169,11 +165,9 @@ def _refusal(expected: Expected, used: Used | tuple[Diagnostic, ...]) -> tuple[s
     if isinstance(used, Used):
         return FAILED, f"{expected.text}\nthe policy is accepted"
     codes = sorted({one.code for one in used})
-    if wanted in codes:
-        return PASSED, ""
     new = [one for one in become(wanted) if one in codes]
     if new:
-        return PASSED, f"{wanted} is {new[0]} now"
+        return PASSED, "" if wanted in codes else f"{wanted} is {new[0]} now"
     return FAILED, f"{expected.text}\nthe policy is refused with {', '.join(codes)}\n{render(used)}"
 
 
@@ -185,8 +179,7 @@ def as_text(report: Report, *, coverage: bool) -> str:
     parts = [_failure(one) for one in report.results if one.outcome != PASSED]
     if coverage:
         parts.append("\n".join(_table(report)))
-    counts = {words: report.count(outcome) for outcome, words in _COUNTED}
-    told = [f"{count} {words}" for words, count in counts.items() if count]
+    told = [f"{n} {words}" for outcome, words in _COUNTED if (n := report.count(outcome))]
     if report.untouched:
         told[0] += f" ({report.untouched} of them where no rule applied)"
     parts.append(", ".join(told) or "0 passed")
@@ -203,10 +196,9 @@ def _failure(result: Result) -> str:
 
 def _table(report: Report) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [("rule", *OUTCOMES, "")]
-    for one in report.coverage.values():
-        counts = [str(one.outcomes[name] or "-") for name in OUTCOMES]
-        text = one.text if len(one.text) <= _MOST_TEXT else f"{one.text[: _MOST_TEXT - 3]}..."
-        rows.append((one.place, *counts, text))
+    for rule, outcomes in report.coverage.values():
+        counts = [str(outcomes[name] or "-") for name in OUTCOMES]
+        rows.append((place_of(rule), *counts, plain(rule.text, 60)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for place, *cells, text in rows:
         numbers = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=False))
@@ -216,18 +208,13 @@ def _table(report: Report) -> Iterator[str]:
 def as_json(report: Report, *, coverage: bool) -> str:
     """What programs read: a list of results; with coverage an object that has it as `tests`."""
     tests = [asdict(one) for one in report.results]
-    if not coverage:
-        return json.dumps(tests, ensure_ascii=False, indent=2)
     rules = [
-        {
-            "rule": key,
-            "place": one.place,
-            "text": one.text,
-            **{name: one.outcomes[name] for name in OUTCOMES},
-        }
-        for key, one in report.coverage.items()
+        {"rule": key, "place": place_of(rule), "text": rule.text}
+        | {name: outcomes[name] for name in OUTCOMES}
+        for key, (rule, outcomes) in report.coverage.items()
     ]
-    return json.dumps({"tests": tests, "coverage": rules}, ensure_ascii=False, indent=2)
+    told = {"tests": tests, "coverage": rules} if coverage else tests
+    return json.dumps(told, ensure_ascii=False, indent=2)
 
 
 def as_junit(report: Report) -> bytes:
@@ -241,8 +228,7 @@ def as_junit(report: Report) -> bytes:
             attributes = {"name": name, "classname": file, "file": file, "line": str(one.line)}
             case = ET.SubElement(suite, "testcase", attributes)
             if one.outcome != PASSED:
-                tag = _TAGS[one.outcome]
-                first = one.message.split("\n", 1)[0]
+                tag, first = one.outcome.replace(FAILED, "failure"), one.message.split("\n", 1)[0]
                 said = ET.SubElement(case, tag, {"message": _clean(first)})
                 said.text = _clean(one.message)
     ET.indent(root)
@@ -260,5 +246,4 @@ def _counts(results: list[Result]) -> dict[str, str]:
 
 
 def _clean(text: str) -> str:
-    """Without the characters that XML has no way to write."""
-    return _NO_XML.sub("\ufffd", text)
+    return plain(text, len(text), keep="\n\t")

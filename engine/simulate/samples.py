@@ -19,9 +19,10 @@ Values = dict[str, list[tuple[list[str], float]]]
 
 
 class Samples:
-    """A `SignalSource` and its own `Signals`, of one cluster."""
+    """A `SignalSource` and its own `Signals`, of one cluster; ages are as of `since`, if given."""
 
-    def __init__(self) -> None:
+    def __init__(self, since: float | None = None) -> None:
+        self._since = since
         self._nodes: NodeColumns | None = None
         self._now = 0.0
         self._values: Columns = {}
@@ -39,7 +40,7 @@ class Samples:
         self.version += 1
 
     def view(self, cache: Cache, now: float) -> Samples:
-        self._nodes, self._now = cache.nodes, now
+        self._nodes, self._now = cache.nodes, now if self._since is None else self._since
         return self
 
     def value(self, metric: str, key: tuple[str, ...]) -> float:

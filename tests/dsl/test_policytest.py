@@ -1,8 +1,5 @@
 """Test files: what is read, what is refused and how, what merges, what holds."""
 
-from dataclasses import dataclass, field
-from types import SimpleNamespace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +11,6 @@ from dsl.policytest.reading import read_suite
 from dsl.quantities import parse_time
 from dsl.source import make_source
 from dsl.syntax import HEADS, KEYED
-from engine.policytests.answers import Preempted, Rejection, judge
 from tests.effort import each, examples
 
 READER = Parser()
@@ -266,106 +262,6 @@ def test_every_attribute_can_be_written():
         assert made.ok, render(made.diagnostics)
         (*_, thing) = [one for one in made.cases[0].cluster.of(kind) if one.plain or one.maps]
         assert {*thing.plain, *thing.maps, *(["metric"] if thing.metrics else [])} == {*attributes}
-
-
-# ---- what holds
-
-
-SET = {"annotation": {"k": "v"}, "label": {"m": "w"}}
-
-
-@dataclass
-class Said:
-    """Answers made up."""
-
-    rejected: dict = field(default_factory=dict)
-    scores: dict | None = None
-    best: tuple = ()
-    order: tuple = ()
-    held: dict = field(default_factory=dict)
-    permission: tuple = ("allow", "")
-    written: dict = field(default_factory=lambda: {"annotation": {}, "label": {}})
-    events: list = field(default_factory=list)
-    preemption: Preempted = field(default_factory=lambda: Preempted((), None))
-
-    scene = SimpleNamespace(rows=("a", "b"))
-
-    @property
-    def rejections(self):
-        return {name: Rejection(*said, "p.policy:1") for name, said in self.rejected.items()}
-
-    def gate(self, pod):
-        return self.held.get(pod)
-
-
-NO_B = {"b": ("no room", "unresolvable")}
-BOTH = {"a": ("a is full", "unschedulable"), "b": ("no room", "unresolvable")}
-JUDGED = [
-    ("feasible [a]", Said(NO_B), None),
-    ("feasible [a, b]", Said(NO_B), "feasible are [a]\nb is rejected by p.policy:1: \"no room\""),
-    ("feasible none", Said(BOTH), None),
-    ("feasible []", Said(NO_B), "feasible are [a]\na passes"),
-    ("rejected [b]", Said(NO_B), None),
-    ("rejected none", Said(), None),
-    ("rejected [a]", Said(), "no node is rejected\na passes"),
-    ('rejected [b] message "no room" status unresolvable', Said(NO_B), None),
-    ('rejected [b] message "no room"', Said(BOTH), None),
-    ('rejected [b] message "no room."', Said(NO_B),
-     "no node is rejected with this message\nb is rejected by p.policy:1: \"no room\""),
-    ("rejected [b] status unschedulable", Said(NO_B),
-     "b is rejected by p.policy:1 as unresolvable"),
-    ("score a 75", Said(scores={"a": 75.0000019, "b": 0}), None),
-    ("score a 75", Said(scores={"a": 75.1, "b": 0}), "the score of a is 75.1"),
-    ("score a 0", Said(), "a has no score: every scoring rule abstained"),
-    ("score b 0", Said(NO_B, {"a": 1.0}),
-     'no score, as b is rejected by p.policy:1: "no room"'),
-    ("best a", Said(best=("a",)), None),
-    ("best a", Said(best=("a", "b"), scores={"a": 5.0, "b": 5.0}),
-     "the best are [a, b]\nscores: a 5, b 5"),
-    ("best a", Said(BOTH), "no node is feasible\n"
-        'a is rejected by p.policy:1: "a is full"\n'
-        'b is rejected by p.policy:1: "no room"'),
-    ("order [p, q]", Said(order=("p", "q")), None),
-    ("order [q, p]", Said(order=("p", "q")), "the order is [p, q]"),
-    ("gated p", Said(held={"p": "wait"}), None),
-    ('gated p message "no"', Said(held={"p": "wait"}), 'p is held: "wait"'),
-    ("gated p", Said(), "nothing holds p before the queue"),
-    ("ungated p", Said(), None),
-    ("ungated p", Said(held={"p": "wait"}), 'p is held: "wait"'),
-    ("permit allow", Said(), None),
-    ('permit wait message "x"', Said(permission=("wait", "x")), None),
-    ("permit allow", Said(permission=("reject", "no")), 'permit says reject: "no"'),
-    ("annotation k v", Said(written=SET), None),
-    ("annotation k w", Said(written=SET), 'k is set to "v"'),
-    ("annotation l v", Said(written=SET), "l is not set; set are [k]"),
-    ("label m w", Said(written=SET), None),
-    ("label m v", Said(written=SET), 'm is set to "w"'),
-    ("label k v", Said(written=SET), "k is not set; set are [m]"),
-    ("unset l", Said(written=SET), None),
-    ("unset k", Said(written=SET), 'k is set to "v"'),
-    ("unset m", Said(written=SET), 'm is set to "w"'),
-    ("events none", Said(), None),
-    ("events [a]", Said(), "there is no event"),
-    ('events ["on a", b]', Said(events=["on a", "b"]), None),
-    ("events [b]", Said(events=["on a", "b"]), 'the events are\n"on a"\n"b"'),
-    ("victims [x, y]", Said(preemption=Preempted(("y", "x"), "a")), None),
-    ("victims none", Said(), None),
-    ("victims [x]", Said(), "the victims are []"),
-    ("nominated a", Said(preemption=Preempted((), "a")), None),
-    ("nominated none", Said(preemption=Preempted((), "a")), "nominated is a"),
-]  # fmt: skip
-
-
-@each("text, answers, message", JUDGED)
-def test_judging(text, answers, message):
-    case = only_case(f"  given pod name p\n  given pod name q\n  expect {text}\n")
-    failure = judge(case.expected[0], answers)
-    assert (None if failure is None else failure.message) == message
-
-
-def test_every_expectation_is_judged_somewhere():
-    judged = {text.split()[0] for text, _, _ in JUDGED}
-    assert judged == {*EXPECTATIONS} - {"error", "skipped"}
 
 
 def test_each_expectation_is_read_as_helps_show_it():

@@ -41,26 +41,6 @@ def test_no_address_at_all_cannot_be_said(tmp_path):
     assert "`ips` is a whole number, not `0`" in message
 
 
-def test_volumes_and_the_network_of_the_node(tmp_path):
-    policy = (
-        "filter: sum(it.volumes.count over node.pods) + pod.volumes.count <= 3\n"
-        "filter: pod.host_network -> not any(node.pods where it.host_network)\n"
-    )
-    tests = """\
-        node: a
-        node: b
-        running: on a  name x  volumes 2
-        running: on b  name y  host_network true
-        test: "volumes"
-          given pod name p  volumes 2
-          expect feasible [b]
-        test: "network"
-          given pod name p  host_network true
-          expect feasible [a]
-        """
-    assert results(tmp_path, policy, tests) == [("passed", "")] * 2
-
-
 @pytest.mark.parametrize(
     ("unit", "sample", "score"),
     [
@@ -79,15 +59,26 @@ def test_samples_of_metrics_that_are_annotations(tmp_path, unit, sample, score):
     assert results(tmp_path, policy, tests) == [("passed", "")]
 
 
-def test_the_kernel_of_a_node(tmp_path):
+def test_taints_and_conditions_of_a_manifest_stay_beside_those_given(tmp_path):
+    (tmp_path / "n.yaml").write_text("""
+kind: Node
+metadata: {labels: {conditions: good, taints: none}}
+spec:
+  taints: [{key: a, value: x, effect: NoSchedule}, {key: a, value: y, effect: NoExecute},
+           {key: b, value: x, effect: NoSchedule}]
+status: {conditions: [{type: Ready, status: "True"}, {type: Hot, status: "False"}]}
+""")
+    policy = (
+        "filter: node.label conditions=good and node.label taints=none and node.taint a\n"
+        'filter: node.taint b=y and node.condition[Hot] is "True" and node.ready\n'
+    )
     tests = """\
-        node: a  kernel 5.15.0-91
-        node: b
+        node: n  from "n.yaml"  taint b=y  condition Hot=True
         test: "t"
           given pod name p
-          expect feasible [a]
+          expect feasible [n]
         """
-    assert results(tmp_path, "filter: node.kernel starts with '5.'\n", tests) == [("passed", "")]
+    assert results(tmp_path, policy, tests) == [("passed", "")]
 
 
 @pytest.mark.parametrize(

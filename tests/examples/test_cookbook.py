@@ -63,10 +63,10 @@ def test_tests_pass_and_see_both_sides(path):
     runner = Runner(None, COMPILER, READER)
     runner.run(path.with_suffix(".policytest"))
     assert [one.message for one in runner.report.results if one.outcome != "passed"] == []
-    for rule in runner.report.coverage.values():
-        seen = set(rule.outcomes)
-        assert seen - {"skipped"}, f"{rule.place}: no test sees this rule at work"
-        assert seen != {"passed"}, f"{rule.place}: no test sees this rule reject"
+    for rule, outcomes in runner.report.coverage.values():
+        seen = set(outcomes)
+        assert seen - {"skipped"}, f"{rule.text}: no test sees this rule at work"
+        assert seen != {"passed"}, f"{rule.text}: no test sees this rule reject"
 
 
 if __name__ == "__main__":
