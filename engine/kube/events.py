@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections import OrderedDict, deque
 
 import msgspec
@@ -86,13 +85,13 @@ class KubeEventSink:
         wiring: Wiring,
         *,
         controller: str,
-        host: str | None = None,
+        host: str,
         settings: EventSettings | None = None,
     ) -> None:
         self._gate = gate
         self._wiring = wiring
         self._controller = controller
-        self._host = host or socket.gethostname()
+        self._host = host
         self._settings = settings or EventSettings()
         self._queue: deque[_Record] = deque()
         self._known: OrderedDict[Emit, _Record] = OrderedDict()
