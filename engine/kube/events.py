@@ -223,9 +223,13 @@ class KubeEventSink:
             # It was created by a request whose answer we did not get.
             record.written, record.written_at = 1, self._wiring.clock.time()
             return
-        if isinstance(error, NotFound) and record.written:
-            record.written = 0  # the server forgets Events after an hour: the series starts anew
-        elif isinstance(error, StatusError) and not (
+        if isinstance(error, NotFound) and record.written and record.tries < _TRIES:
+            # The server forgets Events after an hour: the series starts anew.
+            record.written = 0
+            record.tries += 1
+            self._enqueue(record)
+            return
+        if isinstance(error, StatusError) and not (
             error.server_fault or error.code in _WORTH_ANOTHER_TRY
         ):
             is_gone = isinstance(error, NotFound) and error.of_object  # its namespace
