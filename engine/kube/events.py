@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections import OrderedDict, deque
 
 import msgspec
@@ -30,6 +29,18 @@ _LOG = logging.getLogger(__name__)
 _NOTE_LIMIT = 1024
 _NAME_LIMIT = 253
 _LOG_DROPS_EVERY = 1000
+_CAPACITY = 20_000
+_SERIES_SECONDS = 60.0
+"""How often the count of a series is written."""
+_SERIES_END_SECONDS = 360.0
+"""A repeat after so long is a new Event."""
+_REMEMBERED = 65_536
+"""Events whose repeats are known for what they are; all unschedulable pods should fit."""
+_REMEMBERED_LETTERS = 16 * 1024 * 1024
+"""... as long as their notes are not longer than this all together."""
+_TRIES = 5
+_BACKOFF_SECONDS = 0.8
+_BACKOFF_LIMIT_SECONDS = 30.0
 
 _encoder = msgspec.json.Encoder()
 _API_VERSIONS = {
@@ -39,23 +50,6 @@ _API_VERSIONS = {
     "Namespace": "v1",
     "Lease": "coordination.k8s.io/v1",
 }
-
-
-class EventSettings(msgspec.Struct, frozen=True):
-    """How many, how fast, how long."""
-
-    capacity: int = 20_000
-    series_seconds: float = 60.0
-    """How often the count of a series is written."""
-    series_end_seconds: float = 360.0
-    """A repeat after so long is a new Event."""
-    remembered: int = 65_536
-    """Events whose repeats are known for what they are; all unschedulable pods should fit."""
-    remembered_letters: int = 16 * 1024 * 1024
-    """... as long as their notes are not longer than this all together."""
-    tries: int = 5
-    backoff_seconds: float = 0.8
-    backoff_limit_seconds: float = 30.0
 
 
 class _Record(msgspec.Struct):
@@ -86,14 +80,12 @@ class KubeEventSink:
         wiring: Wiring,
         *,
         controller: str,
-        host: str | None = None,
-        settings: EventSettings | None = None,
+        host: str,
     ) -> None:
         self._gate = gate
         self._wiring = wiring
         self._controller = controller
-        self._host = host or socket.gethostname()
-        self._settings = settings or EventSettings()
+        self._host = host
         self._queue: deque[_Record] = deque()
         self._known: OrderedDict[Emit, _Record] = OrderedDict()
         """By what makes two Events the same; other than client-go's that is the note, too."""
@@ -119,14 +111,14 @@ class KubeEventSink:
         if note != effect.note:
             effect = replace(effect, note=note)
         record = self._known.get(effect)
-        if record is not None and now - record.last < self._settings.series_end_seconds:
+        if record is not None and now - record.last < _SERIES_END_SECONDS:
             self._known.move_to_end(effect)
             record.count += 1
             record.last = now
             if not record.queued and self._due(record, now):
                 self._enqueue(record)
             return
-        if len(self._queue) >= self._settings.capacity:
+        if len(self._queue) >= _CAPACITY:
             self._drop("the buffer is full")
             return
         record = _Record(effect, self._name(effect, now), now, now)
@@ -135,14 +127,13 @@ class KubeEventSink:
 
     def _remember(self, record: _Record) -> None:
         """Forgets those that were not repeated for longest, and those that a repeat begins anew."""
-        settings = self._settings
         if self._known.pop(record.emit, None) is None:
             self._letters += len(record.emit.note)
         self._known[record.emit] = record
-        ended = record.last - settings.series_end_seconds
+        ended = record.last - _SERIES_END_SECONDS
         while (
-            len(self._known) > settings.remembered
-            or self._letters > settings.remembered_letters
+            len(self._known) > _REMEMBERED
+            or self._letters > _REMEMBERED_LETTERS
             or next(iter(self._known.values())).last <= ended
         ):
             _, oldest = self._known.popitem(last=False)
@@ -167,7 +158,7 @@ class KubeEventSink:
 
     def _due(self, record: _Record, now: float) -> bool:
         """The first repeat makes the series; later ones only bring its count up to date."""
-        return record.written <= 1 or now - record.written_at >= self._settings.series_seconds
+        return record.written <= 1 or now - record.written_at >= _SERIES_SECONDS
 
     def _enqueue(self, record: _Record) -> None:
         record.queued = True
@@ -232,26 +223,29 @@ class KubeEventSink:
             # It was created by a request whose answer we did not get.
             record.written, record.written_at = 1, self._wiring.clock.time()
             return
-        if isinstance(error, NotFound) and record.written:
-            record.written = 0  # the server forgets Events after an hour: the series starts anew
-        elif isinstance(error, StatusError) and not (
+        if isinstance(error, NotFound) and record.written and record.tries < _TRIES:
+            # The server forgets Events after an hour: the series starts anew.
+            record.written = 0
+            record.tries += 1
+            self._enqueue(record)
+            return
+        if isinstance(error, StatusError) and not (
             error.server_fault or error.code in _WORTH_ANOTHER_TRY
         ):
             is_gone = isinstance(error, NotFound) and error.of_object  # its namespace
             if not is_gone and _GOING not in error.message:
                 self._drop(str(error))
             return
-        settings = self._settings
         record.tries += 1
         self._failures += 1
         if self._failures == 1:
             _LOG.warning("events cannot be written: %s", error)
-        if record.tries >= settings.tries:
+        if record.tries >= _TRIES:
             self._drop(str(error))
             return
         record.queued = True
-        delay = settings.backoff_seconds * 2.0 ** (record.tries - 1)
-        delay = min(delay, settings.backoff_limit_seconds) * (1.0 + self._wiring.random.random())
+        delay = _BACKOFF_SECONDS * 2.0 ** (record.tries - 1)
+        delay = min(delay, _BACKOFF_LIMIT_SECONDS) * (1.0 + self._wiring.random.random())
         await self._wiring.reach.rest(self._wiring.sleep, delay)
         self._queue.appendleft(record)
         self._there.set()

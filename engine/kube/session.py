@@ -208,9 +208,8 @@ class Session:
     def __init__(
         self,
         configuration: Configuration,
-        *,
+        reload: Callable[[], Awaitable[None]],
         clock: Clock | None = None,
-        reload: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         # As kube-scheduler: from 3.13 on Python refuses certificates of clusters that Go takes.
         configuration.disable_strict_ssl_verification = True
@@ -308,7 +307,7 @@ class Session:
         if configuration.proxy:
             _check_url(configuration.proxy, f"{name}: proxy-url")
         try:
-            return cls(configuration, clock=clock, reload=partial(load, configuration))
+            return cls(configuration, partial(load, configuration), clock)
         except KubeconfigError as error:
             raise KubeconfigError(f"{name}: {error}") from error
 
@@ -374,8 +373,7 @@ class Session:
             raise Fenced(str(error)) from error
         except _FAULTS as error:
             self._count(method, "<error>", began)
-            self._learn_from(error)
-            raise self._translated(error) from error
+            raise self._failed(error) from error
         self._count(method, str(answer.status), began)
         if answer.status == _FORBIDDEN:
             self._refused(status_error(answer.status, answer.body))
@@ -416,8 +414,7 @@ class Session:
             finally:
                 answer.close()
         except _FAULTS as error:
-            self._learn_from(error)
-            raise self._translated(error) from error
+            raise self._failed(error) from error
 
     @property
     def forbidden(self) -> list[str]:
@@ -438,11 +435,6 @@ class Session:
             now = self._clock.monotonic()
             first, _ = self._forbidden.get(found[0], (now, now))
             self._forbidden[found[0]] = first, now
-
-    def _learn_from(self, error: Exception) -> None:
-        inner = getattr(error, "cause", None)
-        if isinstance(error, TimeoutError) or isinstance(inner, ssl.SSLCertVerificationError):
-            self._renew()
 
     def _count(self, method: str, code: str, began: float) -> None:
         self.telemetry.count(REQUESTS, code, method, self._host)
@@ -470,8 +462,6 @@ class Session:
 
         False also where those that are refused were read just now.
         """
-        if self._reload is None:
-            return False
         async with self._reloading:
             if self._credentials != sent:
                 return True
@@ -487,8 +477,11 @@ class Session:
             self._renew()
             return True
 
-    def _translated(self, error: Exception) -> KubeError:
-        """Says whether something was sent, and why it failed in one line."""
+    def _failed(self, error: Exception) -> KubeError:
+        """Learns from it, and says whether something was sent, and why it failed in one line."""
+        inner = getattr(error, "cause", None)
+        if isinstance(error, TimeoutError) or isinstance(inner, ssl.SSLCertVerificationError):
+            self._renew()
         through = f" through the proxy {without_user(self._proxy)}" if self._proxy else ""
         unreachable = f"cannot reach {self.server}{through}"
         match error:

@@ -76,17 +76,10 @@ def pod_path(namespace: str, name: str) -> str:
 class KubeBinder:
     """Binds pods; a `framework.edge.Binder`. `is_gone` tells by UID who was deleted meanwhile."""
 
-    def __init__(
-        self,
-        gate: Gate,
-        *,
-        timeout_seconds: float = 10.0,
-        is_gone: Callable[[str], bool] = lambda _: False,
-    ) -> None:
+    def __init__(self, gate: Gate, *, is_gone: Callable[[str], bool] = lambda _: False) -> None:
         self._gate = gate
         self._is_gone = is_gone
         self._lane = gate.lane(Priority.BINDING)
-        self._timeout = timeout_seconds
 
     async def bind(self, effect: Bind) -> Answer:
         """See `framework.edge.Binder.bind`."""
@@ -98,9 +91,7 @@ class KubeBinder:
                 with await self._gate.place(Priority.BINDING) as place:
                     if self._is_gone(effect.pod.uid):
                         return BindOutcome.GONE, "deleted before its binding was sent"
-                    answer = await place.request(
-                        "POST", path, body=body, timeout_seconds=self._timeout
-                    )
+                    answer = await place.request("POST", path, body=body)
             except (Unreachable, Fenced) as error:
                 return BindOutcome.PUT_OFF, str(error)
             except Interrupted as error:
@@ -124,7 +115,7 @@ class KubeBinder:
         """See `framework.edge.Binder.resolve`."""
         path = pod_path(effect.pod.namespace, effect.pod.name)
         try:
-            answer = await self._lane.request("GET", path, timeout_seconds=self._timeout)
+            answer = await self._lane.request("GET", path)
             pod = answer.decoded(_pod.decode, f"pod {effect.pod.key}")
         except KubeError as error:
             if isinstance(error, NotFound) and error.of_object:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import resource
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -46,16 +45,11 @@ def _histogram(metric: Metric, labels: Labels, histogram: Histogram) -> Iterator
     own = _labels(metric.labels, labels)
     start = f"{metric.name}_bucket{own[:-1]}," if own else f"{metric.name}_bucket{{"
     below = 0
-    for bound, count in zip(_bounds(histogram.buckets), histogram.counts, strict=True):
+    for bound, count in zip((*histogram.buckets, math.inf), histogram.counts, strict=True):
         below += count
-        yield f'{start}le="{bound}"}} {below}\n'
+        yield f'{start}le="{_number(bound)}"}} {below}\n'
     yield f"{metric.name}_sum{own} {_number(histogram.total)}\n"
     yield f"{metric.name}_count{own} {below}\n"
-
-
-@cache
-def _bounds(buckets: tuple[float, ...]) -> tuple[str, ...]:
-    return tuple(map(_number, (*buckets, math.inf)))
 
 
 def _labels(names: tuple[str, ...], values: Labels) -> str:

@@ -177,12 +177,6 @@ class Usage(msgspec.Struct, frozen=True):
     usage: ResourceList | None = None
     containers: list[_Container] | None = None
 
-    def parts(self) -> Sequence[ResourceList]:
-        """What is to be added up."""
-        if self.usage is not None:
-            return (self.usage,)
-        return tuple(one.usage for one in self.containers or ())
-
 
 @dataclass(eq=False)
 class UsageSource(Source):
@@ -247,8 +241,10 @@ def series_of(found: Sequence[Usage], question: Question, now: float) -> list[Se
     """The samples of `cpu` (cores) or `memory` (bytes)."""
     series = []
     for one in found:
+        own = [] if one.usage is None else [one.usage]
+        parts = own or [each.usage for each in one.containers or ()]
         try:
-            amounts = [parse(part.get(question.query, 0)).nano / _NANO for part in one.parts()]
+            amounts = [parse(part.get(question.query, 0)).nano / _NANO for part in parts]
         except ValueError:
             continue
         meta, at = one.metadata, parse_time(one.timestamp)

@@ -12,8 +12,9 @@ import pytest
 from engine.clock import ManualClock
 from engine.framework.edge import EventSink
 from engine.framework.effects import Emit, pod_event
+from engine.kube import events
 from engine.kube.errors import Unreachable
-from engine.kube.events import EventSettings, KubeEventSink, cut_note
+from engine.kube.events import KubeEventSink, cut_note
 from engine.kube.gate import AdaptiveLimit, Gate, Priority
 from engine.kube.session import Response
 from engine.kube.wiring import Wiring
@@ -60,7 +61,7 @@ async def end(task: asyncio.Task[None]) -> None:
 
 
 class Bench:
-    def __init__(self, at_once: int = 8, **settings: Any) -> None:
+    def __init__(self, at_once: int = 8) -> None:
         self.clock = ManualClock()
         self.telemetry = Telemetry()
         self.server = Server()
@@ -74,9 +75,7 @@ class Bench:
         wiring = Wiring(self.clock, self.telemetry, Random(1), sleep)
         limit = AdaptiveLimit(start=at_once, least=at_once, most=at_once)
         self.gate = Gate(self.server, wiring, limit=limit)
-        self.sink = KubeEventSink(
-            self.gate, wiring, controller="berth", host="h", settings=EventSettings(**settings)
-        )
+        self.sink = KubeEventSink(self.gate, wiring, controller="berth", host="h")
 
     async def write(self) -> None:
         task = asyncio.create_task(self.sink.run())
@@ -183,8 +182,9 @@ async def test_repeats_while_it_waits_are_one_event_with_a_count():
     assert body["series"]["count"] == 3
 
 
-async def test_a_full_buffer_drops_and_counts():
-    bench = Bench(capacity=5)
+async def test_a_full_buffer_drops_and_counts(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(events, "_CAPACITY", 5)
+    bench = Bench()
     for i in range(8):
         bench.sink.emit(emit(f"p{i}"))
     assert bench.telemetry[Count.EVENTS_DROPPED] == 3
@@ -192,9 +192,12 @@ async def test_a_full_buffer_drops_and_counts():
     assert len(bench.server.got) == 5
 
 
-async def test_three_hundred_a_second_are_written_as_fast_as_the_server_answers():
+async def test_three_hundred_a_second_are_written_as_fast_as_the_server_answers(
+    monkeypatch: pytest.MonkeyPatch,
+):
     """While bindings are in flight all the time, and for longer than the buffer would last."""
-    bench = Bench(at_once=10, capacity=1000)
+    monkeypatch.setattr(events, "_CAPACITY", 1000)
+    bench = Bench(at_once=10)
     task = asyncio.create_task(bench.sink.run())
     for number in range(6000):
         with await bench.gate.place(Priority.BINDING):
@@ -220,8 +223,12 @@ async def test_ten_thousand_pods_told_three_times_are_two_writes_each():
     await end(task)
 
 
-async def test_what_is_remembered_has_an_end_in_number_length_and_time():
-    bench = Bench(remembered=10, remembered_letters=1000)
+async def test_what_is_remembered_has_an_end_in_number_length_and_time(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(events, "_REMEMBERED", 10)
+    monkeypatch.setattr(events, "_REMEMBERED_LETTERS", 1000)
+    bench = Bench()
     for number in range(20):
         bench.sink.emit(emit(f"p{number}"))
     assert len(bench.sink._known) == 10
@@ -268,8 +275,9 @@ async def test_a_namespace_that_goes_takes_its_events_along(
     assert not caplog.records
 
 
-async def test_an_event_is_not_tried_for_ever():
-    bench = Bench(tries=3)
+async def test_an_event_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(events, "_TRIES", 3)
+    bench = Bench()
     bench.server.answers = [0] * 3
     bench.sink.emit(emit())
     while len(bench.sink):

@@ -83,10 +83,6 @@ class TestStep:
         assert actions == [Watch("7")] * 2
         assert course.phase is Phase.WATCHING
 
-    def test_a_watch_that_closes_goes_on_where_it_was(self) -> None:
-        _, actions = walk(listed("7"), ended(End.CLOSED, "9", 3, 400.0))
-        assert actions[-1] == Watch("9")
-
     def test_a_watch_that_closes_at_once_is_not_hammered(self) -> None:
         _, actions = walk(listed("7"), ended(End.CLOSED, "7", 0, 0.1), waited())
         assert isinstance(actions[1], Wait)
@@ -102,10 +98,6 @@ class TestStep:
         )
         assert actions[1:4] == [List("9", True), List("", True), List("", False)]
         assert isinstance(actions[4], Wait)
-
-    def test_expired_from_the_start_never_loops_without_a_wait(self) -> None:
-        _, actions = walk(*[list_expired(while_paging=False)] * 3)
-        assert any(isinstance(a, Wait) for a in actions)
 
     def test_failures_double_up_to_the_limit(self) -> None:
         _, actions = walk(*[failed()] * 8)

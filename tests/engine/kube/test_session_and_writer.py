@@ -188,12 +188,13 @@ BIND = Bind(pod_info(), "n1", {"a": "b"})
 
 async def bound_by(*answers: Answer) -> tuple[BindOutcome, str, Script]:
     async with serving(*answers) as script, session_to(script) as session:
-        wires = wiring()
-        seconds = 1.0 if be_silent in answers else 10.0
-        binder: Binder = KubeBinder(Gate(session, wires), timeout_seconds=seconds)
-        outcome, text = await binder.bind(BIND)
-        if outcome is BindOutcome.UNKNOWN:
-            outcome, text = await binder.resolve(BIND)
+        binder: Binder = KubeBinder(Gate(session, wiring()))
+        with pytest.MonkeyPatch.context() as patched:
+            if be_silent in answers:
+                patched.setattr("engine.kube.gate._TIMEOUT_SECONDS", 1.0)
+            outcome, text = await binder.bind(BIND)
+            if outcome is BindOutcome.UNKNOWN:
+                outcome, text = await binder.resolve(BIND)
         return outcome, text, script
 
 
