@@ -189,11 +189,6 @@ class SoftConstraints(Groups):
         self._namespace = pod.namespace
         keys = {c.topology_key for c in spread.soft} if spread.every_key else ()
         self._keys = tuple(sorted(keys))
-        self._measures = [
-            (number, one.topology_key == HOSTNAME, one.max_skew - 1)
-            for number, one in enumerate(spread.soft)
-        ]
-        """For each constraint: whether each node is a domain of its own, what every one counts."""
         self._ignored: NDArray[np.bool_] = np.empty(0, np.bool_)
 
     def _recount(self, snapshot: Snapshot) -> Sequence[Part]:
@@ -207,15 +202,15 @@ class SoftConstraints(Groups):
         for domains in every_domain if self._spread.every_key else ():
             counted = [n if domain >= 0 else 0 for n, domain in zip(counted, domains, strict=True)]
         every, totals = all(counted), None
-        for number, by_host, skew in self._measures:
-            domains = every_domain[number]
-            if by_host:
+        each = zip(self._spread.soft, every_domain, every_count, strict=True)
+        for constraint, domains, counts in each:
+            if constraint.topology_key == HOSTNAME:
                 size = sum(counted)
             else:  # a node without the label is in the domain of the empty value
                 there = set(domains if every else compress(domains, counted))
                 size = len(there) - (-1 in there and 0 in there)
-            weight = log(size + 2)
-            shares = [n * weight + skew for n in every_count[number]]
+            weight, skew = log(size + 2), constraint.max_skew - 1
+            shares = [n * weight + skew for n in counts]
             if -1 in domains:
                 shares = [s if d >= 0 else 0.0 for s, d in zip(shares, domains, strict=True)]
             totals = shares if totals is None else [*map(add, totals, shares)]
