@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 from itertools import compress
 from math import floor, log
 from operator import add
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -309,12 +309,11 @@ class PodTopologySpread:
     def _of(self, pod: PodInfo, snapshot: Snapshot) -> Spread:
         """The pod's constraints, remembered while services and controllers stay."""
         moves = stamp(snapshot) if self._defaults else 0
-        known = pod.keys.get(NAME)
-        if isinstance(known, tuple) and known[0] == moves:
-            found: Spread = known[1]
-            return found
-        spread = spread_of(pod, snapshot, self._defaults, of_system=self._of_system)
-        pod.keys[NAME] = moves, spread
+        known: Any = pod.keys.get(NAME)
+        if known is None or known[0] != moves:
+            found = spread_of(pod, snapshot, self._defaults, of_system=self._of_system)
+            known = pod.keys[NAME] = moves, found
+        spread: Spread = known[1]
         return spread
 
     def _class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
