@@ -11,12 +11,11 @@ fields.
 
 from __future__ import annotations
 
-import collections.abc as abc
 import logging
 import math
 import re
 import types
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
@@ -54,7 +53,7 @@ _UNREAD: Final = ("grouped", "joint")
 _UNIONS: Final = (Union, types.UnionType)
 _KINDS: Final[Mapping[object, Any]] = {
     Any: object,
-    abc.Hashable: object,
+    Hashable: object,
     float: Real,
     int: Integral,
     bool: (bool, np.bool_),
@@ -94,7 +93,7 @@ def _inner(hint: Any) -> _Check | None:  # noqa: ANN401 - as `check_of`
     origin, args = get_origin(hint) or hint, get_args(hint)
     if origin is Annotated or origin is float:
         return partial(_check_number, MAYBE_NAN in args)
-    if origin is abc.Hashable:
+    if origin is Hashable:
         return _check_hash
     if origin is np.ndarray:
         (dtype,) = get_args(args[1])
@@ -102,9 +101,9 @@ def _inner(hint: Any) -> _Check | None:  # noqa: ANN401 - as `check_of`
     if not args:
         is_ours = getattr(hint, "__module__", "").startswith(_OURS)
         return partial(_check_fields, hint) if is_ours else None
-    if issubclass(origin, abc.Mapping):
+    if issubclass(origin, Mapping):
         return partial(_check_mapping, check_of(args[0]), check_of(args[1]))
-    if issubclass(origin, abc.Collection):
+    if issubclass(origin, Collection):
         alike = origin is not tuple or args[1:] == (...,)
         return partial(_check_items, [check_of(one) for one in args if one is not ...], alike)
     return None
@@ -167,7 +166,7 @@ def _fields(of: type) -> list[tuple[str, _Check]]:
 
 
 @cache
-def hints_of(of: type) -> abc.Mapping[str, Any]:
+def hints_of(of: type) -> Mapping[str, Any]:
     """The hints of a record of ours, by field."""
     return get_type_hints(of, localns={"Trial": Trial}, include_extras=True)
 
