@@ -9,7 +9,7 @@ Source: kubernetes plugins/interpodaffinity (filtering.go, scoring.go, plugin.go
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -384,12 +384,10 @@ class InterPodAffinity:
     def _of(self, pod: PodInfo, snapshot: Snapshot) -> _Wishes:
         """The pod's wishes, remembered while terms and its own namespace stay."""
         when = snapshot.topology.terms, snapshot.namespaces.get(pod.namespace)
-        known = pod.keys.get(NAME)
-        if isinstance(known, tuple) and known[0] == when:
-            found: _Wishes = known[1]
-            return found
-        wishes = _wishes(pod, snapshot)
-        pod.keys[NAME] = when, wishes
+        known: Any = pod.keys.get(NAME)
+        if known is None or known[0] != when:
+            known = pod.keys[NAME] = when, _wishes(pod, snapshot)
+        wishes: _Wishes = known[1]
         return wishes
 
     def _class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:

@@ -11,12 +11,11 @@ fields.
 
 from __future__ import annotations
 
-import collections.abc as abc
 import logging
 import math
 import re
 import types
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
@@ -52,9 +51,9 @@ _OURS: Final = "engine.framework."
 _UNREAD: Final = ("grouped", "joint")
 """What is taken out of the answers of others, whatever it is."""
 _UNIONS: Final = (Union, types.UnionType)
-_KINDS: Final[abc.Mapping[object, Any]] = {
+_KINDS: Final[Mapping[object, Any]] = {
     Any: object,
-    abc.Hashable: object,
+    Hashable: object,
     float: Real,
     int: Integral,
     bool: (bool, np.bool_),
@@ -62,6 +61,10 @@ _KINDS: Final[abc.Mapping[object, Any]] = {
 """Of some hints what may stand there; of the others it is the class that they name."""
 _DTYPES: Final = ((np.bool_, "b"), (np.integer, "iu"), (np.floating, "iuf"))
 """Types of arrays in hints, and the kinds of NumPy that do."""
+_Check = Callable[..., None]
+"""Given a value, and where it stands in the answer; raises Misfit."""
+_Kinds = Sequence[tuple[Any, _Check | None]]
+"""Classes of which a value may be, and what looks further into one."""
 
 
 class Misfit(TypeError):  # noqa: N818 - raised as the TypeError that it is
@@ -72,43 +75,54 @@ class Misfit(TypeError):  # noqa: N818 - raised as the TypeError that it is
         self.told, self.at = told, at
 
 
-def check(value: Any, hint: Any, at: str = "") -> None:  # noqa: ANN401 - any value and type hint
-    """Holds a value against a hint.
-
-    Raises:
-        Misfit: it is something else.
-    """
-    if get_origin(hint) in _UNIONS:
-        fitting = [one for one in get_args(hint) if isinstance(value, _kind(one))]
-        _demand(fitting, value, hint, at)
-        hint = fitting[0]
-    _demand(isinstance(value, _kind(hint)), value, hint, at)
-    origin, args = get_origin(hint) or hint, get_args(hint)
-    if origin is Annotated or origin is float:
-        _demand(not isinstance(value, bool), value, hint, at)
-        if math.isnan(value) and MAYBE_NAN not in args:
-            raise Misfit("NaN", at)
-    elif origin is abc.Hashable:
-        _check_hash(value, at)
-    elif origin is np.ndarray:
-        _check_array(value, args[1], at)
-    elif args:
-        _check_each(value, origin, args, at)
-    else:
-        for name, of_field in _fields(hint):
-            check(getattr(value, name), of_field, f"{at}.{name}")
-
-
-def _demand(fits: object, value: object, hint: Any, at: str) -> None:  # noqa: ANN401 - as `check`
-    if not fits:
-        each = get_args(hint) if get_origin(hint) in _UNIONS else (hint,)
-        words = " | ".join([getattr(one, "__name__", str(one)) for one in each])
-        raise Misfit(f"{type(value).__name__} instead of {words.replace('NoneType', 'None')}", at)
+@cache
+def check_of(hint: Any) -> _Check:  # noqa: ANN401 - any type hint
+    """What holds values against a hint."""
+    each = get_args(hint) if get_origin(hint) in _UNIONS else (hint,)
+    words = " | ".join([getattr(one, "__name__", str(one)) for one in each])
+    kinds = [(_kind(one), _inner(one)) for one in each]
+    return partial(_check_one, words.replace("NoneType", "None"), kinds)
 
 
 def _kind(hint: Any) -> Any:  # noqa: ANN401 - what `isinstance` takes
     origin = get_origin(hint)
     return _kind(get_args(hint)[0]) if origin is Annotated else _KINDS.get(hint, origin or hint)
+
+
+def _inner(hint: Any) -> _Check | None:  # noqa: ANN401 - as `check_of`
+    origin, args = get_origin(hint) or hint, get_args(hint)
+    if origin is Annotated or origin is float:
+        return partial(_check_number, MAYBE_NAN in args)
+    if origin is Hashable:
+        return _check_hash
+    if origin is np.ndarray:
+        (dtype,) = get_args(args[1])
+        return partial(_check_array, next(kinds for of, kinds in _DTYPES if issubclass(dtype, of)))
+    if not args:
+        is_ours = getattr(hint, "__module__", "").startswith(_OURS)
+        return partial(_check_fields, hint) if is_ours else None
+    if issubclass(origin, Mapping):
+        return partial(_check_mapping, check_of(args[0]), check_of(args[1]))
+    if issubclass(origin, Collection):
+        alike = origin is not tuple or args[1:] == (...,)
+        return partial(_check_items, [check_of(one) for one in args if one is not ...], alike)
+    return None
+
+
+def _check_one(words: str, kinds: _Kinds, value: object, at: str = "") -> None:
+    for kind, inner in kinds:
+        if isinstance(value, kind):
+            if inner is not None:
+                inner(value, at)
+            return
+    raise Misfit(f"{type(value).__name__} instead of {words}", at)
+
+
+def _check_number(maybe_nan: bool, value: Any, at: str) -> None:  # noqa: ANN401, FBT001 - of any type of numbers
+    if isinstance(value, bool):
+        raise Misfit("bool instead of float", at)
+    if not maybe_nan and math.isnan(value):
+        raise Misfit("NaN", at)
 
 
 def _check_hash(value: object, at: str) -> None:
@@ -118,42 +132,41 @@ def _check_hash(value: object, at: str) -> None:
         raise Misfit(exception_text(wrong), at) from None
 
 
-def _check_array(value: np.ndarray[Any, Any], hint: Any, at: str) -> None:  # noqa: ANN401 - as `check`
-    (dtype,) = get_args(hint)
-    kinds = next(kinds for of, kinds in _DTYPES if issubclass(dtype, of))
+def _check_array(kinds: str, value: NDArray[Any], at: str) -> None:
     if value.dtype.kind not in kinds or value.ndim != 1:
         raise Misfit(f"an array of {value.dtype} {value.shape}", at)
 
 
-def _check_each(value: Any, origin: type, args: tuple[Any, ...], at: str) -> None:  # noqa: ANN401 - as `check`
-    if issubclass(origin, abc.Mapping):
-        for name, one in value.items():
-            check(name, args[0], f"{at}[{name!r}]")
-            check(one, args[1], f"{at}[{name!r}]")
-    elif issubclass(origin, abc.Collection):
-        _demand(not isinstance(value, str | bytes), value, origin, at)
-        alike = origin is not tuple or args[1:] == (...,)
-        if not alike and len(value) != len(args):
-            raise Misfit(f"{len(value)} values instead of {len(args)}", at)
-        for number, one in enumerate(value):
-            check(one, args[0 if alike else number], f"{at}[{number}]")
+def _check_mapping(key: _Check, check: _Check, value: Mapping[Any, Any], at: str) -> None:
+    for name, one in value.items():
+        key(name, f"{at}[{name!r}]")
+        check(one, f"{at}[{name!r}]")
+
+
+def _check_items(checks: Sequence[_Check], alike: bool, value: Any, at: str) -> None:  # noqa: ANN401, FBT001 - any collection
+    if isinstance(value, str | bytes) or not (alike or len(value) == len(checks)):
+        raise Misfit(f"{type(value).__name__} of {len(value)}", at)
+    for number, one in enumerate(value):
+        checks[0 if alike else number](one, f"{at}[{number}]")
+
+
+def _check_fields(of: type, value: object, at: str) -> None:
+    for name, check in _fields(of):
+        check(getattr(value, name), f"{at}.{name}")
 
 
 @cache
-def _fields(of: Any) -> list[tuple[str, Any]]:  # noqa: ANN401 - as `check`
-    """The fields of a record of ours with their hints; others have none to look at."""
-    if not getattr(of, "__module__", "").startswith(_OURS):
-        return []
+def _fields(of: type) -> list[tuple[str, _Check]]:
     names: tuple[str, ...] = ()
     if is_dataclass(of):
         names = tuple([one.name for one in fields(of)])
     elif issubclass(of, msgspec.Struct):
         names = of.__struct_fields__
-    return [(name, hints_of(of)[name]) for name in names if name not in _UNREAD]
+    return [(name, check_of(hints_of(of)[name])) for name in names if name not in _UNREAD]
 
 
 @cache
-def hints_of(of: type) -> abc.Mapping[str, Any]:
+def hints_of(of: type) -> Mapping[str, Any]:
     """The hints of a record of ours, by field."""
     return get_type_hints(of, localns={"Trial": Trial}, include_extras=True)
 
@@ -202,10 +215,10 @@ def checked(points: Points) -> Points:
     Raises:
         Misfit: a field is not what `Points` says.
     """
-    check(points, Points)
+    check_of(Points)(points, "")
     changed: dict[str, Any] = {
-        name: partial(_asked, name, ask, answer, _RULES.get(name))
-        for name, answer in _ANSWERS.items()
+        name: partial(_asked, name, ask, check, _RULES.get(name))
+        for name, check in _ANSWERS.items()
         if (ask := getattr(points, name)) is not None
     }
     changed["joint"] = None
@@ -242,10 +255,10 @@ def notes(profiles: Iterable[Profile]) -> Iterator[str]:
                 )
 
 
-def _asked(point: str, ask: _Ask, answer: Any, rule: _Ask | None, *args: Any) -> Any:  # noqa: ANN401 - what the point returns
+def _asked(point: str, ask: _Ask, check: _Check, rule: _Ask | None, *args: Any) -> Any:  # noqa: ANN401 - what the point returns
     try:
         found = ask(*args)
-        check(found, answer)
+        check(found, "")
         if point in _COLUMNS:
             _check_lengths(_COLUMNS[point](found, *args))
         return found if rule is None else rule(found, *args)
@@ -258,12 +271,12 @@ def _asked(point: str, ask: _Ask, answer: Any, rule: _Ask | None, *args: Any) ->
         raise RuntimeError(f"{point} raises {type(ended).__name__}") from ended
 
 
-def _answers() -> Iterator[tuple[str, Any]]:
-    """By function of `Points`, the hint of what it returns."""
+def _answers() -> Iterator[tuple[str, _Check]]:
+    """By function of `Points`, what holds what it returns against the hint."""
     for name, hint in hints_of(Points).items():
         for one in (hint, *get_args(hint)):
             if get_origin(one) is Callable:
-                yield name, get_args(one)[-1]
+                yield name, check_of(get_args(one)[-1])
 
 
 _ANSWERS: Final = dict(_answers())
@@ -308,7 +321,7 @@ def _inside(what: str, rows: NDArray[np.integer] | None, length: int) -> None:
 
 def _worked_out(found: Any, _: PodInfo, snapshot: Snapshot) -> Any:  # noqa: ANN401 - of a PreFilter or PreScore
     _inside("pre_filter", getattr(found, "rows", None), snapshot.nodes.size)
-    version = found.version and partial(_asked, "version", found.version, Hashable, None)
+    version = found.version and partial(_asked, "version", found.version, check_of(Hashable), None)
     return structs.replace(found, grouped=None, version=version)
 
 
@@ -324,7 +337,7 @@ def _filter(
     def groups() -> StatusGroups:
         told = np.zeros(length, dtype=np.bool_)
         each = found.groups()
-        check(each, StatusGroups)
+        check_of(StatusGroups)(each, "")
         for status, positions in each:
             if not status.rejected:
                 raise ValueError(f"a node is rejected with {status.code}: {status.reasons}")
@@ -375,7 +388,7 @@ def _gang(found: Membership | None, _: PodInfo, snapshot: Snapshot) -> Membershi
         return each
 
     mates()
-    shortage = partial(_asked, "shortage of gang", found.shortage, str, None)
+    shortage = partial(_asked, "shortage of gang", found.shortage, check_of(str), None)
     return replace(
         found,
         mates=partial(_or_else, "mates of a gang: as if none had a node", mates, lambda _: ()),

@@ -1,18 +1,19 @@
 """PodTopologySpread: pods of a kind evenly over the values of node labels.
 
-Counts come by domain from `cache.domains`; a node's answer is a look-up of its
-domain.
+The constraints are the pod's own, or the profile's with the selectors of what owns the pod. Counts
+come by domain from `cache.domains`; a node's answer is a look-up of its domain.
 
-Source: kubernetes plugins/podtopologyspread (filtering.go, scoring.go, plugin.go).
+Source: kubernetes plugins/podtopologyspread (common.go, filtering.go, scoring.go, plugin.go) and
+plugins/helper/spread.go (DefaultSelector).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import compress
 from math import floor, log
 from operator import add
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,25 +32,35 @@ from engine.framework.interface import (
     Scores,
     Verdicts,
 )
-from engine.framework.snapshot import BoolColumn, Rows, Snapshot, Tally
+from engine.framework.snapshot import BoolColumn, NodeColumns, Rows, Snapshot, Tally, label_column
 from engine.framework.status import Code, Status, unresolvable, unschedulable
-from engine.objects import Node, Pod, TopologySpreadConstraint
+from engine.objects import Node, OwnerReference, Pod, Toleration, TopologySpreadConstraint
 from engine.plugins.groups import ByRow, Groups, Part, no_pods
 from engine.plugins.hints import on, placed, queue_if
-from engine.plugins.spread_constraints import (
-    HARD,
-    SOFT,
-    Constraint,
-    Spread,
-    self_matches,
-    spread_of,
-    stamp,
-)
+from engine.plugins.node_selector import MOST_REQUIREMENTS, eligibility_key, matching, required
+from engine.plugins.taint_toleration import all_tolerated, by_taints
 from engine.pods.podinfo import PodInfo
 from engine.pods.podterms import HOSTNAME, ZONE
-from engine.pods.selectors import NOTHING, is_label_key
+from engine.pods.selectors import (
+    EVERYTHING,
+    NOTHING,
+    Selector,
+    SelectorError,
+    is_label_key,
+    parse_selector,
+    select_labels,
+)
 
 NAME: Final = "PodTopologySpread"
+HARD: Final = "DoNotSchedule"
+SOFT: Final = "ScheduleAnyway"
+KINDS: Final = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet")
+_OWNERS: Final = {
+    ("v1", "ReplicationController"),
+    ("apps/v1", "ReplicaSet"),
+    ("apps/v1", "StatefulSet"),
+}
+_HONOR: Final = "Honor"
 SKEWED: Final = unschedulable("node(s) didn't match pod topology spread constraints")
 NO_LABEL: Final = unresolvable(f"{SKEWED.reasons[0]} (missing required label)")
 SYSTEM: Final = (
@@ -59,6 +70,176 @@ SYSTEM: Final = (
 _HALF: Final = 0.5
 """Scores are rounded half away from zero; none is a half, as counts are times a logarithm."""
 _NO_DOMAIN: Final = (1 << 31) - 1
+
+Tolerance = tuple[tuple[str, str, str, str], ...]
+"""Tolerations: key, operator, value and effect of each."""
+
+
+class Constraint(NamedTuple):
+    """One constraint, parsed."""
+
+    max_skew: int
+    topology_key: str
+    selector: Selector
+    min_domains: int
+    honors_affinity: bool
+    honors_taints: bool
+
+
+class Eligible(NamedTuple):
+    """The nodes that make up the domains of a constraint; see `framework.snapshot.Eligibility`."""
+
+    keys: tuple[str, ...]
+    affinity: bytes
+    tolerance: Tolerance | None
+
+    def mask(self, nodes: NodeColumns, rows: Rows) -> BoolColumn:
+        """Nodes with all labels that match the pod's affinity and whose taints it tolerates."""
+        mask = matching(required(self.affinity), nodes, rows)
+        for key in self.keys:
+            mask &= nodes.text(*label_column(key))[rows] >= 0
+        if self.tolerance is not None:
+            tolerations = [Toleration(*one) for one in self.tolerance]
+            mask &= by_taints(lambda taints: all_tolerated(tolerations, taints), nodes, rows) > 0
+        return mask
+
+
+class Spread(NamedTuple):
+    """All constraints of a pod, and which nodes count by its affinity and tolerations.
+
+    Of constraints that cannot be parsed there is only the error.
+    """
+
+    hard: tuple[Constraint, ...] = ()
+    soft: tuple[Constraint, ...] = ()
+    every_key: bool = True
+    """Nodes without a label of a soft constraint get no score."""
+    affinity: bytes = b""
+    tolerance: Tolerance = ()
+    hard_error: str = ""
+    soft_error: str = ""
+
+    def eligible(self, constraint: Constraint, keys: tuple[str, ...]) -> Eligible:
+        """The nodes that count for a constraint, if they have these labels."""
+        return Eligible(
+            keys,
+            self.affinity if constraint.honors_affinity else b"",
+            self.tolerance if constraint.honors_taints else None,
+        )
+
+
+_NO_SPREAD: Final = Spread()
+
+
+def spread_of(
+    pod: PodInfo,
+    snapshot: Snapshot,
+    defaults: Sequence[TopologySpreadConstraint],
+    *,
+    of_system: bool,
+) -> Spread:
+    """All constraints of a pod, the profile's where it has none. A few microseconds without any."""
+    own = pod.pod.spec.topology_spread_constraints
+    selector = None
+    if not own:
+        selector = default_selector(pod, snapshot) if defaults else EVERYTHING
+        if selector.empty:
+            return _NO_SPREAD
+    hard, hard_error = _all_parsed(own or defaults, HARD, pod, selector)
+    soft, soft_error = _all_parsed(own or defaults, SOFT, pod, selector)
+    tolerations = pod.pod.spec.tolerations or ()
+    tolerance = tuple([(t.key, t.operator, t.value, t.effect) for t in tolerations])
+    every_key = bool(own) or not of_system
+    affinity = eligibility_key(pod)
+    return Spread(hard, soft, every_key, affinity, tolerance, hard_error, soft_error)
+
+
+def _all_parsed(
+    asked: Sequence[TopologySpreadConstraint], what: str, pod: PodInfo, given: Selector | None
+) -> tuple[tuple[Constraint, ...], str]:
+    """The constraints with that `whenUnsatisfiable`, or why there are none."""
+    try:
+        return tuple([_parsed(c, pod, given) for c in asked if c.when_unsatisfiable == what]), ""
+    except SelectorError as error:
+        return (), str(error)
+
+
+def _parsed(
+    constraint: TopologySpreadConstraint, pod: PodInfo, given: Selector | None
+) -> Constraint:
+    selector = given
+    if selector is None:
+        selector = parse_selector(constraint.label_selector)
+        labels = pod.pod.metadata.labels or {}
+        own = {key: labels[key] for key in constraint.match_label_keys or () if key in labels}
+        if own:
+            selector = selector.both(select_labels(own))
+    return Constraint(
+        constraint.max_skew,
+        constraint.topology_key,
+        selector,
+        1 if constraint.min_domains is None else constraint.min_domains,
+        (constraint.node_affinity_policy or _HONOR) == _HONOR,
+        constraint.node_taints_policy == _HONOR,
+    )
+
+
+def default_selector(pod: PodInfo, snapshot: Snapshot) -> Selector:
+    """What the services that select the pod and its controller select, together."""
+    labels: dict[str, str] = {}
+    for service in _services(pod, snapshot):
+        labels.update(service.spec.selector)
+    owner = next((one for one in pod.pod.metadata.owner_references or () if one.controller), None)
+    controller = None if owner is None else _controller(pod, owner, snapshot)
+    if controller is None:
+        return select_labels(labels)
+    selector = controller.spec.selector
+    if selector is None or isinstance(selector, Mapping):
+        return select_labels({**labels, **(selector or {})})
+    each = selector.match_expressions or ()
+    if sum(1 + len(one.values or ()) for one in each) > MOST_REQUIREMENTS:
+        return select_labels(labels)  # read anew for each pod that it has
+    try:
+        return select_labels(labels).both(parse_selector(selector))
+    except SelectorError:
+        return select_labels(labels)
+
+
+def services_key(service: Any) -> str:  # noqa: ANN401 - any object with namespace and selector
+    """The index key of a service: its namespace, and the first label that it selects by."""
+    selector = service.spec.selector
+    if selector is None:
+        return ""
+    return f"{service.metadata.namespace}/{'='.join(min(selector.items(), default=()))}"
+
+
+def _services(pod: PodInfo, snapshot: Snapshot) -> Iterator[Any]:
+    """The services that select the pod."""
+    groups = snapshot.objects_by("Service", "namespace and first label", services_key)
+    if not groups:
+        return
+    labels = pod.pod.metadata.labels or {}
+    for pair in ((), *labels.items()):
+        for service in groups.get(f"{pod.namespace}/{'='.join(pair)}", {}).values():
+            if all(labels.get(key) == value for key, value in service.spec.selector.items()):
+                yield service
+
+
+def _controller(pod: PodInfo, owner: OwnerReference, snapshot: Snapshot) -> Any:  # noqa: ANN401 - one of three kinds
+    if (owner.api_version, owner.kind) not in _OWNERS:
+        return None
+    return snapshot.objects(owner.kind).get(f"{pod.namespace}/{owner.name}")
+
+
+def stamp(snapshot: Snapshot) -> int:
+    """Changes with any service or controller."""
+    return snapshot.objects_version(*KINDS)
+
+
+def self_matches(constraints: Sequence[Constraint], pod: PodInfo) -> tuple[bool, ...]:
+    """Which constraints count the pod itself."""
+    labels = pod.pod.metadata.labels or {}
+    return tuple([constraint.selector.matches(labels) for constraint in constraints])
 
 
 class PodTopologySpreadArgs(PluginArgs, frozen=True):
@@ -189,11 +370,6 @@ class SoftConstraints(Groups):
         self._namespace = pod.namespace
         keys = {c.topology_key for c in spread.soft} if spread.every_key else ()
         self._keys = tuple(sorted(keys))
-        self._measures = [
-            (number, one.topology_key == HOSTNAME, one.max_skew - 1)
-            for number, one in enumerate(spread.soft)
-        ]
-        """For each constraint: whether each node is a domain of its own, what every one counts."""
         self._ignored: NDArray[np.bool_] = np.empty(0, np.bool_)
 
     def _recount(self, snapshot: Snapshot) -> Sequence[Part]:
@@ -207,15 +383,15 @@ class SoftConstraints(Groups):
         for domains in every_domain if self._spread.every_key else ():
             counted = [n if domain >= 0 else 0 for n, domain in zip(counted, domains, strict=True)]
         every, totals = all(counted), None
-        for number, by_host, skew in self._measures:
-            domains = every_domain[number]
-            if by_host:
+        each = zip(self._spread.soft, every_domain, every_count, strict=True)
+        for constraint, domains, counts in each:
+            if constraint.topology_key == HOSTNAME:
                 size = sum(counted)
             else:  # a node without the label is in the domain of the empty value
                 there = set(domains if every else compress(domains, counted))
                 size = len(there) - (-1 in there and 0 in there)
-            weight = log(size + 2)
-            shares = [n * weight + skew for n in every_count[number]]
+            weight, skew = log(size + 2), constraint.max_skew - 1
+            shares = [n * weight + skew for n in counts]
             if -1 in domains:
                 shares = [s if d >= 0 else 0.0 for s, d in zip(shares, domains, strict=True)]
             totals = shares if totals is None else [*map(add, totals, shares)]
@@ -314,12 +490,11 @@ class PodTopologySpread:
     def _of(self, pod: PodInfo, snapshot: Snapshot) -> Spread:
         """The pod's constraints, remembered while services and controllers stay."""
         moves = stamp(snapshot) if self._defaults else 0
-        known = pod.keys.get(NAME)
-        if isinstance(known, tuple) and known[0] == moves:
-            found: Spread = known[1]
-            return found
-        spread = spread_of(pod, snapshot, self._defaults, of_system=self._of_system)
-        pod.keys[NAME] = moves, spread
+        known: Any = pod.keys.get(NAME)
+        if known is None or known[0] != moves:
+            found = spread_of(pod, snapshot, self._defaults, of_system=self._of_system)
+            known = pod.keys[NAME] = moves, found
+        spread: Spread = known[1]
         return spread
 
     def _class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:

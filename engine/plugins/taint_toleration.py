@@ -1,7 +1,7 @@
 """TaintToleration: taints keep pods off that do not tolerate them, or make their nodes second best.
 
-Taints are few and shared by many nodes: each distinct list of taints is judged once, and nodes look
-their verdict up. NodeUnschedulable, which minds the taint of cordoned nodes alone, is here, too.
+Taints are few and shared by many nodes: each distinct list of taints is judged once, and nodes
+look their verdict up. NodeUnschedulable, for which only the taint of cordons counts, is here, too.
 
 Source: kubernetes plugins/tainttoleration/taint_toleration.go,
 plugins/nodeunschedulable/node_unschedulable.go.
@@ -41,7 +41,6 @@ NO_EXECUTE: Final = "NoExecute"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 _NO_TOLERATIONS: Final = ()
 _MANY: Final = 32
-_FORBIDDEN: Final = -1.0
 UNSCHEDULABLE: Final = unresolvable("node(s) were unschedulable")
 CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 _CORDONS: Final = PreFilterResult(causes=Cause.TAINTS, shared=True)
@@ -97,19 +96,23 @@ class TaintToleration:
 
 def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
     """Rejects nodes with a taint that forbids scheduling and is not tolerated."""
-    passed = _judge(pod, snapshot, rows) >= 0
+    own = _tolerations(pod)
+    passed = by_taints(lambda taints: all_tolerated(own, taints), snapshot.nodes, rows) > 0
     return ALL_PASS if passed.all() else Verdicts.uniform(passed, UNTOLERATED)
 
 
 def _score(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
     """Number of PreferNoSchedule taints that are not tolerated."""
-    judged = _judge(pod, snapshot, rows)
-    return np.maximum(judged, _FORBIDDEN - judged)
+    own = _tolerations(pod)
+
+    def unwanted(taints: Sequence[Taint]) -> int:
+        return sum(t.effect == PREFER_NO_SCHEDULE and not tolerates(own, t) for t in taints)
+
+    return by_taints(unwanted, snapshot.nodes, rows)
 
 
-def _judge(pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
-    tolerations = tuple(dict.fromkeys(pod.pod.spec.tolerations or ()))
-    return by_taints(lambda taints: _judged(tolerations, taints), snapshot.nodes, rows)
+def _tolerations(pod: PodInfo) -> Sequence[Toleration]:
+    return tuple(dict.fromkeys(pod.pod.spec.tolerations or ()))
 
 
 def by_taints(judge: Callable[[Sequence[Taint]], float], nodes: NodeColumns, rows: Rows) -> Scores:
@@ -120,13 +123,6 @@ def by_taints(judge: Callable[[Sequence[Taint]], float], nodes: NodeColumns, row
         table[number] = judge(nodes.taint_sets[number])
     judged: Scores = table[codes]
     return judged
-
-
-def _judged(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> float:
-    """How many of the taints are against preferences; `_FORBIDDEN` less that if one forbids."""
-    liked = [one for one in taints if one.effect == PREFER_NO_SCHEDULE]
-    number = sum(not tolerates(tolerations, one) for one in liked)
-    return number if all_tolerated(tolerations, taints) else _FORBIDDEN - number
 
 
 def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:

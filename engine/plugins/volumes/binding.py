@@ -254,10 +254,6 @@ def _failed(why: str) -> Status:
     return Status(Code.ERROR, (f"binding volumes: {why}",))
 
 
-class _FailedError(Exception):
-    """Volumes and claims will not find each other."""
-
-
 @dataclass(eq=False)
 class _Binding:
     """A pod's claims that are bound with it to a node, as they are before.
@@ -292,7 +288,7 @@ class _Binding:
             done = all(self._has(snapshot, *each) for each in self.bindings) and all(
                 self._is_made(snapshot, claim) for claim in self.provisions
             )
-        except _FailedError as why:
+        except ValueError as why:
             return _failed(str(why))
         return Status.SUCCESS if done else Status(Code.PENDING)
 
@@ -300,13 +296,13 @@ class _Binding:
         """Whether the claim and the volume that it got are bound."""
         volume = find_volume(snapshot, old.metadata.name)
         if volume is None:
-            raise _FailedError(not_found("persistentvolume", old.metadata.name))
+            raise ValueError(not_found("persistentvolume", old.metadata.name))
         now = self._claim(snapshot, claim)
         if self._is_old(volume):
             return False
         self._check_reach(snapshot, volume)
         if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
-            raise _FailedError(f'ClaimRef got reset for pv "{volume.metadata.name}"')
+            raise ValueError(f'ClaimRef got reset for pv "{volume.metadata.name}"')
         return is_bound(now)
 
     def _is_made(self, snapshot: Snapshot, old: PersistentVolumeClaim) -> bool:
@@ -316,7 +312,7 @@ class _Binding:
             return False
         # A provisioner that cannot make the volume takes the annotation back.
         if (claim.metadata.annotations or {}).get(SELECTED_NODE) != self.node:
-            raise _FailedError(f'provisioning failed for PVC "{claim.metadata.name}"')
+            raise ValueError(f'provisioning failed for PVC "{claim.metadata.name}"')
         if claim.spec.volume_name:
             volume = find_volume(snapshot, claim.spec.volume_name)
             if volume is None:
@@ -327,7 +323,7 @@ class _Binding:
     def _claim(self, snapshot: Snapshot, old: PersistentVolumeClaim) -> PersistentVolumeClaim:
         claim = find_claim(snapshot, old.metadata.namespace, old.metadata.name)
         if claim is None:
-            raise _FailedError(not_found("persistentvolumeclaim", old.metadata.name))
+            raise ValueError(not_found("persistentvolumeclaim", old.metadata.name))
         return claim
 
     def _is_old(self, item: Any) -> bool:  # noqa: ANN401 - a volume or a claim
@@ -339,7 +335,7 @@ class _Binding:
         rows = np.array([snapshot.nodes.row(node)], dtype=np.intp)
         fits, _, why = self.storage.reaches(volume, Reach(snapshot, rows))
         if not fits[0]:
-            raise _FailedError(why or f'pv "{name}" node affinity doesn\'t match node "{node}"')
+            raise ValueError(why or f'pv "{name}" node affinity doesn\'t match node "{node}"')
 
 
 # ---- hints -----------------------------------------------------------------------------------

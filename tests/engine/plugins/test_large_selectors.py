@@ -23,7 +23,7 @@ from engine.plugins.node_selector import (
     eligibility_key,
     eligible,
 )
-from engine.plugins.spread_constraints import default_selector
+from engine.plugins.pod_topology_spread import default_selector
 from engine.plugins.taint_toleration import TaintToleration
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.pods.selectors import Selector
