@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.cycle import decide
-from engine.framework.classupdater import ClassUpdater
+from engine.framework.classupdater import _Asking
 from engine.framework.decision import Decision
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
@@ -186,13 +186,11 @@ def test_what_is_shared_is_what_each_would_get_alone(steps) -> None:
 
 @pytest.mark.parametrize("local", [True, False])
 def test_pods_with_claims_alike_ask_once_about_all_nodes(monkeypatch, local) -> None:
-    world, filled, fill = World(), [], ClassUpdater._fill
+    world, filled, fill = World(), [], _Asking.fill
     for number in range(9 if local else 0):
         make.volume(world.cache, f"v{number}", on={make.HOST: NODES[number % 3]})
     make.csi_node(world.cache, "n1", 39)
-    monkeypatch.setattr(
-        ClassUpdater, "_fill", lambda self, *of: filled.append(self) or fill(self, *of)
-    )
+    monkeypatch.setattr(_Asking, "fill", lambda one, *of: filled.append(one.by) or fill(one, *of))
     for _ in range(9):
         world.comes("1Gi")
     assert filled.count(world.kept._updater) == 1
