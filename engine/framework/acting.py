@@ -61,7 +61,7 @@ GRANTED = Clearance()
 _BY_US: Final = BindResult()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Acts:
     """The answers of PreBind, Bind and PostBind; the pod is taken back if `status` is not ok.
 
@@ -70,16 +70,16 @@ class Acts:
     """
 
     status: Status = Status.SUCCESS
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
     how: BindResult = _BY_US
     said_by: str = ""
     """The plugin that answered Bind."""
-    handed: tuple[Effect, ...] = ()
+    handed: Sequence[Effect] = ()
     """Hands the pod to another binder."""
-    pre_bind: tuple[Effect, ...] = ()
-    before: tuple[Emit, ...] = ()
-    after: tuple[Emit | Patch, ...] = ()
+    pre_bind: list[Effect] = field(default_factory=list)
+    before: list[Emit] = field(default_factory=list)
+    after: list[Emit | Patch] = field(default_factory=list)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -236,43 +236,30 @@ class Actors:
 
     def _act(self, pod: PodInfo, snapshot: Snapshot, decision: Decision) -> Acts:
         guard, row = self._guard, snapshot.nodes.row(decision.node or "")
-        annotations: dict[str, str] = {}
-        labels: dict[str, str] = {}
-        effects: list[Effect] = []
-        before: list[Emit] = []
+        acts = Acts()
         for name, pre_bind in self._pre_bind:
             bound = guard(name, "PreBind", pre_bind, pod, snapshot, row, decision)
             if not bound.status.ok:
                 return Acts(_refusal(name, "PreBind", bound.status))
-            annotations.update(bound.annotations)
-            labels.update(bound.labels)
-            effects.extend(named(bound.effects, f"PreBind plugin {name!r}"))
-            before.extend(bound.events)
-        said_by, how = self._how(pod, snapshot)
-        handed: Sequence[Effect] = ()
+            acts.annotations.update(bound.annotations)
+            acts.labels.update(bound.labels)
+            acts.pre_bind.extend(named(bound.effects, f"PreBind plugin {name!r}"))
+            acts.before.extend(bound.events)
+        acts.said_by, acts.how = self._how(pod, snapshot)
+        how = acts.how
         if how.by:
             binder = self._binders.get(how.by)
             if binder is None:
                 why = f"no plugin of the profile binds pods as {how.by}"
                 return Acts(Status(Code.ERROR, (why,)))
             asked = guard(how.by, "Bind", binder, pod, snapshot, row)
-            handed = named(asked, f"Bind plugin {how.by!r}")
-        carried = None if not how.by else annotations  # no Binding of ours carries them
-        if labels or carried:
-            effects.append(set_on_pod(pod, labels, carried))
-        after: list[Emit | Patch] = []
+            acts.handed = named(asked, f"Bind plugin {how.by!r}")
+        carried = acts.annotations if how.by else None  # no Binding of ours carries them
+        if acts.labels or carried:
+            acts.pre_bind.append(set_on_pod(pod, acts.labels, carried))
         for name, post_bind in self._post_bind:
-            after.extend(guard(name, "PostBind", post_bind, pod, snapshot, row, decision))
-        return Acts(
-            annotations=annotations,
-            labels=labels,
-            how=how,
-            said_by=said_by,
-            handed=tuple(handed),
-            pre_bind=tuple(effects),
-            before=tuple(before),
-            after=tuple(after),
-        )
+            acts.after.extend(guard(name, "PostBind", post_bind, pod, snapshot, row, decision))
+        return acts
 
     def _how(self, pod: PodInfo, snapshot: Snapshot) -> tuple[str, BindResult]:
         for name, bind in self._bind:

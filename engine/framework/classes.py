@@ -65,7 +65,8 @@ class PodClass:
 
     name: ClassName | None
     """None: it is not kept."""
-    used: int = 0
+    again: bool = False
+    """Whether a second pod asked for it."""
     keys: KeyColumn = _NO_KEYS
     fills: int = -1
     """`KeyColumn.fills` when plugins were asked; if that has moved, they are asked again."""
@@ -119,9 +120,8 @@ class Classes:
         self._names: WeakValueDictionary[tuple[Hashable, ...], ClassName] = WeakValueDictionary()
         self._classes: dict[ClassName, PodClass] = {}
         self._rows: WeakValueDictionary[tuple[Hashable, ...], ByRow] = WeakValueDictionary()
-        self._uses = 0
-        # The newest classes, with the use that made each.
-        self._new: deque[tuple[ClassName, int]] = deque()
+        self._new: deque[ClassName] = deque()
+        """The newest classes."""
 
     def key(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Hashable, ...] | None:
         """The class key: pods with equal ones get equal answers. None: no other pod is alike.
@@ -182,13 +182,14 @@ class Classes:
         name = self.name(pod, snapshot)
         if name is None or not self.keeps:
             return PodClass(name)
-        self._uses += 1
-        found = self._classes.get(name)
+        found = self._classes.pop(name, None)
         if found is None:
             self._make_room(snapshot.nodes.size)
-            found = self._classes[name] = PodClass(name)
-            self._new.append((name, self._uses))
-        found.used = self._uses
+            found = PodClass(name)
+            self._new.append(name)
+        else:
+            found.again = True
+        self._classes[name] = found  # the last to leave
         return found
 
     def column(self, of: PodClass, *, wide: bool, alone: bool) -> KeyColumn:
@@ -217,12 +218,8 @@ class Classes:
         most_classes = min(_MOST_CLASSES, max(_LEAST_CLASSES, most_classes))
         if len(self._new) >= min(_MOST_NEW, most_classes // 2):
             # A class that no second pod asked for makes room for new ones.
-            name, use = self._new.popleft()
-            known = self._classes.get(name)
-            if known is not None and known.used == use:
+            name = self._new.popleft()
+            if name in self._classes and not self._classes[name].again:
                 del self._classes[name]
-        if len(self._classes) < most_classes:
-            return
-        by_use = sorted(self._classes, key=lambda name: self._classes[name].used)
-        for old in by_use[: len(by_use) - most_classes + 1 + most_classes // 8]:
-            del self._classes[old]
+        while len(self._classes) >= most_classes:
+            del self._classes[next(iter(self._classes))]

@@ -526,12 +526,14 @@ class _Asking(msgspec.Struct, eq=False):
 
     def _keys(self, totals: Scores, passed: BoolColumn) -> IntColumn:
         """Keys of the rows, those that did not pass included; overwrites both."""
-        if _NO not in passed.tobytes():
-            return self.by.keys_of(self.keys, self.snapshot, totals, self.rows)
+        some_fail = _NO in passed.tobytes()
         failed = np.logical_not(passed, out=passed)
-        np.putmask(totals, failed, 0.0)  # without a node scores may be no numbers
-        found = self.by.keys_of(self.keys, self.snapshot, totals, self.rows)
-        np.putmask(found, failed, NOWHERE)
+        if some_fail:
+            np.putmask(totals, failed, 0.0)  # without a node scores may be no numbers
+        found = steps_of(totals)
+        found |= self.by.ties.of(self.snapshot)[self.rows] ^ self.keys.offset
+        if some_fail:
+            np.putmask(found, failed, NOWHERE)
         return found
 
 

@@ -19,7 +19,6 @@ from engine.framework.snapshot import Cause, Rows, Snapshot
 
 _ANY: Final = int(Cause.ANY)
 _POD: Final = int(Cause.POD)
-NO_CELLS: Final = memoryview(b"")
 _MOST_EXTREMA: Final = 16
 _MOST_SCORES: Final = 256
 _BYTES_OF_SCORES: Final = 32 << 20
@@ -63,8 +62,6 @@ class Shared:
 
     causes: int
     column: NDArray[Any] = field(default_factory=lambda: np.empty(0))
-    cells: memoryview[Any] = NO_CELLS
-    """The column, for single rows; good as long as the layout stays."""
     place: LogPosition = field(default_factory=LogPosition)
     uniform: bool = True
     """All True, or all 0."""
@@ -101,7 +98,6 @@ class Shared:
     def _renew(self, snapshot: Snapshot, ask: Callable[[Rows], NDArray[Any]]) -> bool:
         size, old = snapshot.nodes.size, self.column
         self.column = np.array(ask(slice(0, size)))
-        self.cells = self.column.data
         return len(old) != size or old.tobytes() != self.column.tobytes()
 
     def _update(
@@ -113,7 +109,6 @@ class Shared:
         new = snapshot.nodes.size - len(self.column)
         if new > 0:
             self.column = np.concatenate((self.column, np.zeros(new, self.column.dtype)))
-            self.cells = self.column.data
         elif self.column[rows].tobytes() == fresh.tobytes():
             return False
         self.column[rows] = fresh

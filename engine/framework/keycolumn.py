@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from engine.changelog import ChangeLog
 from engine.framework.decision import Rejections
-from engine.framework.derived import NO_CELLS, LogPosition
+from engine.framework.derived import LogPosition
 from engine.framework.interface import MAX_SCORE, Joint, Scores
 from engine.framework.runner import Dependency, Scoring
 from engine.framework.snapshot import IntColumn, Snapshot
@@ -55,10 +55,6 @@ class Lookup:
     """The highest raw score of a feasible node, by which they were normalised."""
     many: int = 0
     """How many feasible nodes have that score."""
-    cells: memoryview[Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.cells = self.column.data
 
     def stands(self, came: Iterable[int], went: Iterable[int]) -> bool:
         """Whether it still holds after rows became feasible (`came`) or ceased to be (`went`)."""
@@ -113,7 +109,7 @@ class KeyColumn:
     touched: int = 0
     """Changes of any row that change scores of others, so that all are asked again."""
     column: IntColumn = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    cells: memoryview[Any] = NO_CELLS
+    cells: memoryview[Any] = field(default_factory=lambda: memoryview(b""))
     log: ChangeLog | None = None
     """Rows whose key changed, as ~row if feasibility did, too; None: nobody reads it."""
     shared_causes: int = 0
@@ -176,7 +172,7 @@ def row_of(
         (int(s.weight) if s.weight == int(s.weight) else s.weight, _score(s, pod, keys.now))
         for s in keys.scorers
     ]
-    lookups = [(one.weight, one.cells) for one in keys.lookups]
+    lookups = [(one.weight, one.column.data) for one in keys.lookups]
     turn, places = keys.offset, ties.data
     at_once = joint.row(snapshot)
 
@@ -204,7 +200,7 @@ def row_of(
 def _masks(keys: KeyColumn, snapshot: Snapshot) -> list[memoryview[Any]]:
     """Masks that are all True for a feasible row."""
     masks = [snapshot.nodes.present.data]
-    masks += [f.shared.cells for f in keys.filters if f.shared and not f.shared.uniform]
+    masks += [f.shared.column.data for f in keys.filters if f.shared and not f.shared.uniform]
     if keys.allowed is not None:
         allowed = np.zeros(snapshot.nodes.size, np.bool_)
         allowed[keys.allowed] = True
@@ -231,7 +227,8 @@ def _check(filtering: Filtering, pod: PodInfo, at: At) -> Callable[[int], bool]:
 
 def _score(scoring: Scoring, pod: PodInfo, at: At) -> Callable[[int], float]:
     if scoring.shared is not None:
-        return scoring.shared.cells.__getitem__
+        cells: memoryview[Any] = scoring.shared.column.data
+        return cells.__getitem__
     ask, state = scoring.points.score, scoring.result.state
     assert ask is not None
 

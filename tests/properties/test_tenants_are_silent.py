@@ -115,14 +115,14 @@ def cluster():
 def said(frameworks, pod, cache):
     """All that comes of a pod, as bytes."""
     snapshot = cache.snapshot(1e9)
-    gate = frameworks.pre_enqueue(pod, snapshot)
+    gate = frameworks.of(pod).pre_enqueue(pod, snapshot)
     if gate is not Status.SUCCESS:
         return repr(gate).encode(), None
     framework = frameworks.of(pod)
     decision = conclude(pod, snapshot, framework)
     told = decision.node, decision.message, decision.total, decision.feasible, decision.evaluated
     details = (decision.scores, decision.ties, decision.rejected)
-    return repr((told, details, frameworks.kin(pod, snapshot))).encode(), decision.node
+    return repr((told, details, frameworks.of(pod).kin(pod, snapshot))).encode(), decision.node
 
 
 @settings(max_examples=examples(40), deadline=None, phases=[Phase.generate])

@@ -8,7 +8,7 @@ import pytest
 
 from engine.cache.pods import PodTable
 from engine.cycle import decide
-from engine.framework.classupdater import ClassUpdater
+from engine.framework.classupdater import _Asking
 from engine.framework.events import QueueingHint
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
@@ -149,7 +149,7 @@ def test_a_namespace_that_comes_is_looked_at_and_no_other_and_no_class_is_asked_
     cache: Cache, monkeypatch
 ) -> None:
     looked: list[object] = []
-    real, counted, fill = Selector.matches, PodTable.counted, ClassUpdater._fill
+    real, counted, fill = Selector.matches, PodTable.counted, _Asking.fill
     monkeypatch.setattr(Selector, "matches", lambda *of: (looked.append(of[1]), real(*of))[1])
     for i in range(50):
         cache.set_namespace(Namespace(ObjectMeta(name=f"ns-{i}", labels={"team": f"{i}"})))
@@ -173,7 +173,7 @@ def test_a_namespace_that_comes_is_looked_at_and_no_other_and_no_class_is_asked_
     monkeypatch.setattr(
         PodTable, "counted", lambda *of, **how: asked.append(of[1]) or counted(*of, **how)
     )
-    monkeypatch.setattr(ClassUpdater, "_fill", lambda *of: asked.append(of) or fill(*of))
+    monkeypatch.setattr(_Asking, "fill", lambda *of: asked.append(of) or fill(*of))
     cache.set_namespace(Namespace(ObjectMeta(name="one-more", labels={"team": "new"})))
     looked.clear()
     assert [comes("q", "one-more"), comes("like-q", "ns-2")] == [4, 2]

@@ -192,14 +192,15 @@ def test_the_pods_of_a_profile_that_waits_are_gated_and_the_others_are_scheduled
     waits = replace(bundle, waits={"one": ONLY_ONE.title})
     found = frameworks_of(profiles, waits, worlds=Worlds(UTC, ()))
     snapshot = cache.snapshot(0.0)
-    status = found.pre_enqueue(make_pod("p", scheduler="one"), snapshot)
+    pod, other = make_pod("p", scheduler="one"), make_pod("p", scheduler="two")
+    status = found.of(pod).pre_enqueue(pod, snapshot)
     assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     assert status.reasons == (
         "the policies of ConfigMap x/c, which are for this profile, are not usable",
     )
-    assert found.pre_enqueue(make_pod("p", scheduler="two"), snapshot) is Status.SUCCESS
+    assert found.of(other).pre_enqueue(other, snapshot) is Status.SUCCESS
     mended = frameworks_of(profiles, bundle, worlds=Worlds(UTC, ()))
-    assert mended.pre_enqueue(make_pod("p", scheduler="one"), snapshot) is Status.SUCCESS
+    assert mended.of(pod).pre_enqueue(pod, snapshot) is Status.SUCCESS
 
 
 # ---- kept beyond the process ---------------------------------------------------------------------
