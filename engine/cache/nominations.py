@@ -38,6 +38,9 @@ class Nominations:
     def __len__(self) -> int:
         return len(self.nodes)
 
+    def __iter__(self) -> Iterator[PodInfo]:
+        return (pod for promised in self._on.values() for pod in promised.values())
+
     def on(self, node: str) -> Collection[PodInfo]:
         """The pods nominated to the node."""
         return self._on.get(node, NOBODY).values()

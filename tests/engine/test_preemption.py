@@ -284,7 +284,7 @@ async def test_those_that_are_promised_a_node_are_no_stand_ins_for_others_of_the
     for name in names:
         world.comes(name, cpu="1", priority=5)
         await settle(world)
-    promised = [one.name for _, pods in world.cache.nominations.each() for one in pods]
+    promised = [one.name for one in world.cache.nominations]
     assert len(promised) == 2
     # The server was told of no promise, or what it said of one has not come yet.
     assert not any(queued.pod.pod.status.nominated_node_name for queued in world.queue)
