@@ -40,8 +40,6 @@ _ANYTHING: Final = Resource.WILDCARD
 
 Only = Callable[[PodInfo], bool]
 """Whether an event concerns a waiting pod at all."""
-
-
 Asked = tuple[PodInfo, Seen, Seen, Snapshot]
 """The arguments of a hint."""
 Verdict = tuple[frozenset[str], frozenset[str]]
