@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar
@@ -412,6 +412,13 @@ class PodHandler(_Handler[Pod]):
                 self.queue.move(EVERYTHING, uids=promised)
         elif gone:
             withdrawn(self.cache, self.queue, pod)
+
+    def report_again(self, pods: Iterable[Pod]) -> None:
+        """Reports again which waiting pods cannot be read: another replica led before."""
+        for pod in pods:
+            reason = self._unread.get(pod.metadata.uid)
+            if reason is not None and place_of(pod, self.scheduler_names) is Place.PENDING:
+                self.on_refused(pod, reason)
 
     def _is_news(self, pod: Pod, reason: str) -> bool:
         uid = pod.metadata.uid
