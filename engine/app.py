@@ -164,6 +164,7 @@ class App:
         self._keeper: Keeper | None = None
         self._watcher: Watcher | None = None
         self._pods: tuple[Reflector[Pod], PodSharing]
+        self._report_again: Callable[[], None] = lambda: None
 
     # ---- running -----------------------------------------------------------------------------
 
@@ -251,6 +252,7 @@ class App:
         await elector.leading.wait()
         assert self.scheduler is not None
         self.scheduler.lead()
+        self._report_again()
         if self._in_force is not None:
             await self._in_force.lead(asyncio.sleep)
 
@@ -417,6 +419,7 @@ class App:
         sharing = PodSharing(self._read_of_pods())
         pods = Reflector(session, resources.pods(sharing=sharing), handlers.pods, wiring)
         self._pods = pods, sharing
+        self._report_again = lambda: handlers.pods.report_again(pods.objects.values())
         reflectors: list[Reflector[Any]] = [
             Reflector(session, resources.namespaces(), handlers.namespaces, wiring),
             Reflector(session, resources.nodes(), handlers.nodes, wiring),

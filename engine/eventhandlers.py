@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar
@@ -298,14 +298,15 @@ class PodHandler(_Handler[Pod]):
         self._wake()
 
     def _is_now(self, old: Pod | None, new: Pod) -> None:
-        before, now = (one and place_of(one, self.scheduler_names) for one in (old, new))
-        match now:
-            case Place.ASSIGNED if old is None:
+        now = place_of(new, self.scheduler_names)
+        if old is None:
+            if now is _ASSIGNED:
                 self._assigned(new)
-            case Place.PENDING if old is None:
+            elif now is _PENDING:
                 self._pending(None, new)
-            case _ if old is None:
-                return
+            return
+        before = place_of(old, self.scheduler_names)
+        match now:
             case Place.ASSIGNED if before is _ASSIGNED:
                 self._still_assigned(old, new)
             case Place.ASSIGNED:
@@ -318,7 +319,7 @@ class PodHandler(_Handler[Pod]):
             case Place.PENDING:
                 self._out(old)
                 self._pending(None, new)
-            case _:
+            case Place.NEITHER:
                 # Being deleted: it keeps its nomination until it is gone.
                 self._out(old, gone=new.status.phase in _TERMINAL or bool(new.node_name))
 
@@ -411,6 +412,13 @@ class PodHandler(_Handler[Pod]):
                 self.queue.move(EVERYTHING, uids=promised)
         elif gone:
             withdrawn(self.cache, self.queue, pod)
+
+    def report_again(self, pods: Iterable[Pod]) -> None:
+        """Reports again which waiting pods cannot be read: another replica led before."""
+        for pod in pods:
+            reason = self._unread.get(pod.metadata.uid)
+            if reason is not None and place_of(pod, self.scheduler_names) is Place.PENDING:
+                self.on_refused(pod, reason)
 
     def _is_news(self, pod: Pod, reason: str) -> bool:
         uid = pod.metadata.uid

@@ -11,7 +11,7 @@ Source: kubernetes plugins/volumebinding/passive_assume_cache.go.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, Final
@@ -95,7 +95,10 @@ class ObjectStore:
         for index, (of, groups) in list(self._indexes.items()):
             try:
                 if old is not None:
-                    _drop(groups, of(old), key)
+                    text = of(old)
+                    del groups[text][key]
+                    if not groups[text]:
+                        del groups[text]
                 if item is not None:
                     groups.setdefault(of(item), {})[key] = item
             except Exception:  # noqa: BLE001 - a plugin's, which meets it when it asks again
@@ -113,26 +116,16 @@ class ObjectStores:
     """The objects of all kinds."""
 
     def __init__(self) -> None:
-        self._stores: dict[str, ObjectStore] = {}
+        self._stores = defaultdict[str, ObjectStore](lambda: ObjectStore(self.versions.clear))
         self.versions: dict[tuple[str, ...], int] = {}
         """What `version` said since the last change of an object."""
 
     def of(self, kind: str) -> ObjectStore:
         """Those of a kind."""
-        store = self._stores.get(kind)
-        if store is None:
-            store = self._stores[kind] = ObjectStore(self.versions.clear)
-        return store
+        return self._stores[kind]
 
     def version(self, kinds: tuple[str, ...]) -> int:
         """See `Snapshot.objects_version`."""
         stores = [self._stores[kind] for kind in kinds if kind in self._stores]
         version = self.versions[kinds] = sum([store.version for store in stores])
         return version
-
-
-def _drop(groups: dict[str, dict[str, Any]], text: str, key: str) -> None:
-    group = groups[text]
-    del group[key]
-    if not group:
-        del groups[text]

@@ -71,25 +71,23 @@ class NodesOver(NodeColumns):
 
     def requested(self, resource: str) -> IntColumn:
         """See `NodeColumns.requested`."""
-        return self._over(resource, self._base.requested(resource))
+        column = self._base.requested(resource)
+        rows = self._differences.get(resource)
+        if not rows:
+            return column
+        found = self._copies.get(resource)
+        if found is None:
+            found = self._copies[resource] = column.copy()
+            # Sums of 64 bits wrap, as Go's do.
+            found[np.fromiter(rows, np.intp, len(rows))] += _wrapped(rows.values())
+            found.flags.writeable = False
+        return found
 
     def derived(
         self, name: str, dtype: type, default: object, of: Callable[[Node], object]
     ) -> NDArray[Any]:
         """See `ColumnTable.derived`."""
         return self._base.derived(name, dtype, default, of)
-
-    def _over(self, name: str, column: IntColumn) -> IntColumn:
-        rows = self._differences.get(name)
-        if not rows:
-            return column
-        found = self._copies.get(name)
-        if found is None:
-            found = self._copies[name] = column.copy()
-            # Sums of 64 bits wrap, as Go's do.
-            found[np.fromiter(rows, np.intp, len(rows))] += _wrapped(rows.values())
-            found.flags.writeable = False
-        return found
 
 
 def _wrapped(amounts: Collection[int]) -> IntColumn:
@@ -169,11 +167,7 @@ class PodsOver(PodColumns):
         self, name: str, dtype: type, default: object, of: Callable[[PodInfo], object]
     ) -> NDArray[Any]:
         """See `ColumnTable.derived`."""
-        return self._with_more(name, self._base.derived(name, dtype, default, of), of)
-
-    def _with_more(
-        self, name: str, column: NDArray[Any], of: Callable[[PodInfo], object]
-    ) -> NDArray[Any]:
+        column = self._base.derived(name, dtype, default, of)
         if not self._more:
             return column
         found = self._copies.get(name)

@@ -476,16 +476,16 @@ def _read(items: _Items) -> _Exact:
     return {name: parse(quantity) for name, quantity in items}
 
 
-def _add(total: _Exact, more: Mapping[str, Amount]) -> None:
+def _fold(
+    how: Callable[[Amount, Amount], Amount], into: _Exact, more: Mapping[str, Amount]
+) -> None:
     for name, amount in more.items():
-        known = total.get(name)
-        total[name] = amount if known is None else known.plus(amount)
+        known = into.get(name)
+        into[name] = amount if known is None else how(known, amount)
 
 
-def _raise_to(most: _Exact, other: _Exact) -> None:
-    for name, amount in other.items():
-        known = most.get(name)
-        most[name] = amount if known is None else known.most(amount)
+_add = partial(_fold, Amount.plus)
+_raise_to = partial(_fold, Amount.most)
 
 
 def _rounded(amounts: _Exact) -> dict[str, int]:

@@ -40,8 +40,6 @@ _ANYTHING: Final = Resource.WILDCARD
 
 Only = Callable[[PodInfo], bool]
 """Whether an event concerns a waiting pod at all."""
-
-
 Asked = tuple[PodInfo, Seen, Seen, Snapshot]
 """The arguments of a hint."""
 Verdict = tuple[frozenset[str], frozenset[str]]
@@ -89,12 +87,6 @@ class GuardedHooks:
         self.own = hooks
         self._on_fault = on_fault
 
-    @property
-    def kin(self) -> Callable[[PodInfo], Hashable] | None:
-        """As `QueueHooks.kin`; a pod is in no gang if the hook raises."""
-        # Not kept: in a reference cycle the hooks, and the memo behind them, would live on.
-        return None if self.own.kin is None else self._kin
-
     def gate(self, pod: PodInfo) -> Status:
         """A gate that raises holds the pod; its words are the reason."""
         try:
@@ -127,9 +119,9 @@ class GuardedHooks:
         """As `QueueHooks.recheck_at`; one that raises does not turn."""
         return self._or(math.inf, pod, self.own.recheck_at, pod, plugins)
 
-    def _kin(self, pod: PodInfo) -> Hashable:
-        assert self.own.kin is not None
-        return self._or(None, pod, self.own.kin, pod)
+    def kin(self, pod: PodInfo) -> Hashable:
+        """As `QueueHooks.kin`; a pod is in no gang if the hook raises."""
+        return None if self.own.kin is None else self._or(None, pod, self.own.kin, pod)
 
     def _or(self, otherwise: T, pod: PodInfo, ask: Callable[..., T], *asked: object) -> T:
         try:
@@ -206,15 +198,15 @@ class Registrations:
 class Kin:
     """The queue's pods by the key of their gang, in order of arrival: an index, nothing else."""
 
-    def __init__(self, kin_of: Callable[[PodInfo], Hashable] | None) -> None:
-        """`kin_of` gives the key of a pod, None if it has none; None: no pod has any."""
+    def __init__(self, kin_of: Callable[[PodInfo], Hashable]) -> None:
+        """`kin_of` gives the key of a pod, None if it has none."""
         self._kin_of = kin_of
         self._pods: dict[Hashable, dict[QueuedPod, None]] = {}
         self._keys: dict[QueuedPod, Hashable] = {}
 
     def put(self, queued: QueuedPod) -> None:
         """The pod came or changed."""
-        key = None if self._kin_of is None else self._kin_of(queued.pod)
+        key = self._kin_of(queued.pod)
         if key != self._keys.get(queued):
             self.drop(queued)
             if key is not None:

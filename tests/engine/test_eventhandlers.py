@@ -239,29 +239,6 @@ def test_from_the_queue_to_a_node_to_the_end(world: World) -> None:
     assert world.told() == []
 
 
-def test_a_pod_of_another_scheduler_is_counted_and_never_queued(world: World) -> None:
-    theirs = pod(scheduler="other")
-    world.pods.on_add(theirs)
-    assert "p" not in world.queue
-    world.pods.on_update(theirs, pod(scheduler="other", on="n1"))
-    assert world.cache.node_of("p") == "n1"
-
-
-def test_a_pod_bound_by_someone_else_leaves_the_queue(world: World) -> None:
-    world.pods.on_add(pod())
-    world.pods.on_update(pod(), pod(on="n2"))
-    assert world.cache.node_of("p") == "n2"
-    assert not [*world.queue.pending()]
-
-
-def test_the_same_name_with_another_uid_is_another_pod(world: World) -> None:
-    world.pods.on_add(pod(on="n1", uid="first"))
-    world.pods.on_delete(pod(on="n1", uid="first"))
-    world.pods.on_add(pod(uid="second"))
-    assert world.cache.node_of("first") is None
-    assert world.where("second") is SubQueue.ACTIVE
-
-
 @pytest.mark.parametrize("end", [pod(deleted=True), pod(phase="Failed"), None])
 def test_a_waiting_pod_that_ends_leaves_the_queue(world: World, end: Pod | None) -> None:
     world.pods.on_add(pod())

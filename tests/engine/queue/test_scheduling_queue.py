@@ -1,4 +1,4 @@
-"""What the queue promises, one promise a test; the model test walks all of it."""
+"""What the queue promises beside the moves of pods, which the model test walks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from engine.clock import ManualClock
 from engine.framework.events import (
-    EVERYTHING,
     Action,
     ClusterEvent,
     ClusterEventWithHint,
@@ -69,46 +68,12 @@ def fail(queue: SchedulingQueue, pod: PodInfo, plugins: frozenset[str]) -> Queue
     return queued
 
 
-def test_priority_first_then_time(queue: SchedulingQueue, clock: ManualClock) -> None:
-    for name, priority in (("first", 0), ("second", 0), ("urgent", 9)):
-        queue.add(waiting(name, priority=priority))
-        clock.advance(1)
-    assert [pop(queue).pod.name for _ in range(3)] == ["urgent", "first", "second"]
-    assert queue.pop() is None
-
-
-def test_a_failed_attempt_puts_a_pod_behind_its_equals(
-    queue: SchedulingQueue, clock: ManualClock
-) -> None:
-    queue.add(waiting("failed"))
-    queued = pop(queue)
-    clock.advance(1)
-    queue.add(waiting("later"))
-    clock.advance(1)
-    queue.requeue_error(queued)
-    clock.advance(10)
-    queue.flush()
-    assert [pop(queue).pod.name for _ in range(2)] == ["later", "failed"]
-
-
 def test_only_the_rejecting_plugins_hints_are_asked(queue: SchedulingQueue) -> None:
     fit, taint = fail(queue, waiting("fit"), FIT), fail(queue, waiting("taint"), TAINT)
     assert queue.move(NODE_ADD) == 1
     assert (fit.where, taint.where) == (SubQueue.BACKOFF, SubQueue.UNSCHEDULABLE)
     assert queue.incoming[SubQueue.BACKOFF, "NodeAdd"] == 1
     assert queue.rejected_by() == {"Taint": 1}
-
-
-def test_a_pending_plugins_word_ends_the_backoff(queue: SchedulingQueue) -> None:
-    queue.add(waiting("p"))
-    queued = pop(queue)
-    queue.requeue_rejected(queued, FIT | {"Gates"}, pending=frozenset({"Gates"}))
-    queue.move(POD_DELETE)
-    assert queued.where is SubQueue.BACKOFF
-    queued = pop(queue)
-    queue.requeue_rejected(queued, FIT, pending=TAINT)
-    queue.move(NODE_TAINT)
-    assert queued.where is SubQueue.ACTIVE
 
 
 def test_a_pending_plugins_word_counts_more_than_another_plugins() -> None:
@@ -130,27 +95,6 @@ def test_a_pending_plugins_word_counts_more_than_another_plugins() -> None:
         assert queued.where is SubQueue.ACTIVE
 
 
-def test_an_event_during_the_attempt_is_not_lost(queue: SchedulingQueue) -> None:
-    queue.add(waiting("p"))
-    queued = pop(queue)
-    queue.move(NODE_ADD)
-    queue.requeue_rejected(queued, FIT)
-    assert queued.where is SubQueue.BACKOFF
-    queued = pop(queue)
-    queue.requeue_rejected(queued, FIT)
-    assert queued.where is SubQueue.UNSCHEDULABLE
-
-
-def test_a_pod_changed_in_flight_comes_back_changed(queue: SchedulingQueue) -> None:
-    queue.add(waiting("p"))
-    queued = pop(queue)
-    changed = waiting("p", labels={"a": "b"})
-    queue.update(changed)
-    assert queued.pod is not changed
-    queue.requeue_error(queued)
-    assert queued.pod is changed
-
-
 def test_a_pod_deleted_in_flight_does_not_come_back(queue: SchedulingQueue) -> None:
     queue.add(waiting("p"))
     queued = pop(queue)
@@ -162,15 +106,6 @@ def test_a_pod_deleted_in_flight_does_not_come_back(queue: SchedulingQueue) -> N
     assert queue.get("p") is None
     with pytest.raises(ValueError, match="not in flight"):
         queue.requeue_error(queued)
-
-
-def test_a_pod_deleted_in_flight_and_seen_again_is_kept(queue: SchedulingQueue) -> None:
-    queue.add(waiting("p"))
-    queued = pop(queue)
-    queue.delete("p")
-    queue.add(waiting("p"))
-    assert queue.requeue_error(queued)
-    assert queued.where is SubQueue.BACKOFF
 
 
 def test_a_backoff_ends_with_its_window(queue: SchedulingQueue, clock: ManualClock) -> None:
@@ -186,29 +121,6 @@ def test_a_backoff_ends_with_its_window(queue: SchedulingQueue, clock: ManualClo
     clock.advance(0.1)
     queue.flush()
     assert queued.where is SubQueue.ACTIVE
-
-
-def test_errors_back_off_for_longer_and_longer(queue: SchedulingQueue, clock: ManualClock) -> None:
-    queue.add(waiting("p"))
-    waits = []
-    for _ in range(6):
-        queued = pop(queue)
-        queue.requeue_error(queued)
-        deadline = queue.next_deadline()
-        assert deadline is not None
-        waits.append(deadline - clock.monotonic())
-        clock.advance(waits[-1])
-        queue.flush()
-    assert waits == [2, 3, 5, 9, 11, 11]
-    assert queued.attempts == 6
-
-
-def test_a_backoff_is_cut_short_when_nothing_else_waits(queue: SchedulingQueue) -> None:
-    queued = fail(queue, waiting("p"), FIT)
-    queue.move(NODE_ADD)
-    queue.add(waiting("other"))
-    assert pop(queue).pod.name == "other"
-    assert pop(queue) is queued
 
 
 def test_nobody_waits_for_more_than_five_minutes(
@@ -235,54 +147,6 @@ def test_a_gated_pod_waits_for_its_gate(queue: SchedulingQueue) -> None:
     assert queued.where is SubQueue.GATED
     queue.update(waiting("p"))
     assert queued.where is SubQueue.ACTIVE
-
-
-def test_new_rules_wake_whom_the_old_ones_rejected(queue: SchedulingQueue) -> None:
-    fit, taint = fail(queue, waiting("fit"), FIT), fail(queue, waiting("taint"), TAINT)
-    queue.set_hooks(QueueHooks(by_priority, gate, HINTS), frozenset({"Fit"}))
-    assert (fit.where, taint.where) == (SubQueue.BACKOFF, SubQueue.UNSCHEDULABLE)
-    without = {plugin: hints for plugin, hints in HINTS.items() if plugin != "Taint"}
-    queue.set_hooks(QueueHooks(by_priority, gate, without), frozenset())
-    assert taint.where is SubQueue.BACKOFF
-
-
-def test_new_rules_reach_pods_in_flight(queue: SchedulingQueue) -> None:
-    queue.add(waiting("p"))
-    queued = pop(queue)
-    queue.set_hooks(QueueHooks(by_priority, gate, HINTS), frozenset({"Fit"}))
-    queue.requeue_rejected(queued, FIT)
-    assert queued.where is SubQueue.BACKOFF
-    queued = pop(queue)
-    queue.requeue_rejected(queued, frozenset({"a plugin of older rules"}))
-    assert queued.where is SubQueue.BACKOFF
-
-
-def test_new_rules_order_and_gate_what_is_active(queue: SchedulingQueue) -> None:
-    for name in ("a", "b", "c"):
-        queue.add(waiting(name))
-
-    def by_name(pod: PodInfo, _queued_at: float) -> tuple[int]:
-        return (-ord(pod.name),)
-
-    def no_c(pod: PodInfo) -> Status:
-        return unresolvable("no c").by("Gates") if pod.name == "c" else Status.SUCCESS
-
-    queue.set_hooks(QueueHooks(by_name, no_c, HINTS), None)
-    assert [pop(queue).pod.name for _ in range(2)] == ["b", "a"]
-    assert queue.counts()[SubQueue.GATED] == 1
-
-
-def test_a_sort_key_is_taken_again_when_the_pod_changes(queue: SchedulingQueue) -> None:
-    queue.add(waiting("a", priority=1))
-    queue.add(waiting("b"))
-    queue.update(waiting("b", priority=2))
-    assert pop(queue).pod.name == "b"
-
-
-def test_everything_wakes_everybody(queue: SchedulingQueue) -> None:
-    queued = fail(queue, waiting("p"), TAINT)
-    assert queue.move(EVERYTHING) == 1
-    assert queued.where is SubQueue.BACKOFF
 
 
 def test_a_hint_that_raises_queues_and_is_counted() -> None:
