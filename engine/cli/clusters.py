@@ -19,7 +19,6 @@ from engine.cli.check import read
 from engine.cli.eval import read_metrics, samples_of
 from engine.cli.manifests import Objects
 from engine.cli.replay import ruled
-from engine.cli.settings import with_flags
 from engine.clock import Clock, ManualClock, SystemClock
 from engine.configuration.settings import Settings
 from engine.framework.frameworks import Frameworks
@@ -47,8 +46,8 @@ from engine.telemetry import Telemetry
 from engine.watches.watcher import Watcher, attend, signal_spec
 
 _NO_POLICIES: Final = "no policies given: name those in force with --policies or --policy-configmap"
-_USUAL: Final = "berth-system/policies"
-"""Where the chart, `berth install` and `berth up` have the policies."""
+_USUAL: Final = {"config_map": "berth-system/policies", "state": "berth-system/berth"}
+"""The policies of the chart, of `berth install` and of `berth up`."""
 _OLDER: Final = "A scheduler that cannot list it either keeps its older rules"
 _PATIENCE_SECONDS: Final = 5.0
 """For what policies read beside: a list that is refused is asked for again and again."""
@@ -106,8 +105,10 @@ async def from_server(kubeconfig: str | None, settings: Settings, *, usual: bool
         hosts = await list_all(session, nodes())
         there = await list_all(session, pods())
         if usual and not settings.berth.policies.has_sources and await _has_usual(session):
-            settings = with_flags(settings, {"policy_configmap": _USUAL})
-            notes.append(f"no policies given: those of ConfigMap {_USUAL} are asked")
+            policies = settings.berth.policies.model_copy(update=_USUAL)
+            berth = settings.berth.model_copy(update={"policies": policies})
+            settings = settings.model_copy(update={"berth": berth})
+            notes.append(f"no policies given: those of ConfigMap {policies.config_map} are asked")
         frameworks, bundle = await _rules(session, settings, (len(hosts), len(there)), notes)
         objects: list[Any] = [*await list_all(session, namespaces()), *hosts]
         for kind in kinds_of([one.profile for one in frameworks]):
@@ -151,7 +152,7 @@ def _texts_of(settings: Settings) -> Texts | None:
 
 
 async def _has_usual(session: Session) -> bool:
-    namespace, _, name = _USUAL.partition("/")
+    namespace, _, name = _USUAL["config_map"].partition("/")
     path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
     try:
         (await session.request("GET", path)).checked()

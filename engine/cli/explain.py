@@ -13,6 +13,7 @@ import click
 
 import policies
 from dsl.codes import GONE, OLD
+from dsl.foreign.fields import field_for
 from dsl.nearest import closest
 from engine.cli import options
 
@@ -115,7 +116,8 @@ def _word(word: str) -> None:
     if not lines:
         known = [*words(), *policies.names()]
         below = [one for one in known if one.startswith(f"{word}.")]
-        near = "`, `".join(below) or closest(word, known)
+        meant = field_for(word) if "." in word else None
+        near = "`, `".join(below) or closest(word, known) or (meant and meant.text)
         raise click.ClickException(
             f"`{word}` is not a code, statement, field, function, metric or bundled policy; "
             + (f"did you mean `{near}`?" if near else "codes look like P203, fields like pod.name")

@@ -111,7 +111,7 @@ def _build(name: str, target: Path) -> None:
     if not _is_pinned(name):
         source, mode = _module_of(version, target.parent), "mod"
     half_done = target.with_name(f".{name}.{os.getpid()}")
-    verb = ("test", "-c") if name.endswith(".test") else ("build",)
+    verb = ("test", "-c", "-vet=off") if name.endswith(".test") else ("build",)
     flags = ("-trimpath", "-ldflags", _ldflags(version), "-o", str(half_done))
     command = ["go", *verb, *flags, package]
     env = os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": f"-mod={mode}"}

@@ -81,8 +81,13 @@ def main(scheduler: str, focus: str, skip: str, folder: Path | None) -> None:
 @contextmanager
 def _cluster(folder: Path, scheduler: str) -> Iterator[Path]:
     """A cluster in which the scheduler is at work; its admin's kubeconfig."""
-    # Nobody takes the taint away that admission puts on new nodes.
-    flags = ("--disable-admission-plugins=TaintNodesByCondition",)
+    flags = (
+        # Nobody takes the taint away that admission puts on new nodes.
+        "--disable-admission-plugins=TaintNodesByCondition",
+        # The suite reads taints from the cache of nodes, and patches the whole list: on a busy
+        # machine it puts one back that it has just taken away.
+        "--watch-cache-sizes=nodes#0",
+    )
     with ExitStack() as stack:
         plane = ControlPlane(folder / "plane", apiserver_flags=flags)
         plane.start()

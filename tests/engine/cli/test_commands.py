@@ -342,6 +342,7 @@ def test_explain_of_a_bundled_policy():
         ("fliter", "did you mean `filter`?"),
         ("spot_mix", "did you mean `spot-mix`?"),
         ("node.cpu.fre", "did you mean `node.cpu.free`?"),
+        ("pod.spec.priority", "did you mean `pod.priority`?"),
         (
             "node.cpu",
             "did you mean `node.cpu.allocatable`, `node.cpu.capacity`, `node.cpu.free`, `node.cpu",

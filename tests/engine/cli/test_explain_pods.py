@@ -10,7 +10,10 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from engine.app import App
 from engine.cli import main
+from engine.cli.up import options_of
+from engine.clock import SystemClock
 from engine.embedded import EmbeddedCluster
 from engine.explain.pods import explain
 from engine.explain.rendering import lines_of, object_of
@@ -254,6 +257,34 @@ def test_where_no_policies_are_given_those_of_the_usual_config_map_count(
     told = json.loads(done.stdout)
     assert told["node"] == node
     assert [one for one in told["notes"] if one.startswith(note)]
+
+
+async def test_of_the_usual_config_map_the_last_good_texts_count_as_in_the_scheduler(tmp_path):
+    async with EmbeddedCluster(nodes=1) as cluster:
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(yaml.safe_dump(cluster.kubeconfig()))
+        cluster.create("namespaces", {"metadata": {"name": "berth-system"}})
+        data = {"p.policy": "filter: node.label here=yes\n"}
+        item = {"metadata": {"name": "policies"}, "data": data}
+        cluster.create("configmaps", item, namespace="berth-system")
+        stop = asyncio.Event()
+        options = options_of(cluster, "berth-system/policies", "berth-system/berth")
+        running = asyncio.create_task(App(options, clock=SystemClock()).run(stop))
+        for _ in range(1200):
+            if any("last-good" in one["metadata"]["name"] for one in cluster.list("configmaps")):
+                break
+            await asyncio.sleep(0.05)
+        stop.set()
+        await running
+        broken = {"data": {"p.policy": "filter: node.lable here=yes\n"}}
+        cluster.patch("configmaps", "policies", broken, namespace="berth-system")
+        spec = {"schedulerName": "berth", "containers": [{"name": "c", "image": "i"}]}
+        cluster.create("pods", {"metadata": {"name": "web"}, "spec": spec}, namespace="default")
+        words = ["explain", "pod", "web", "--kubeconfig", str(kubeconfig), "--format", "json"]
+        done = await asyncio.to_thread(CliRunner().invoke, main, words)
+    told = json.loads(done.stdout)
+    assert told["node"] is None
+    assert any(one.endswith("its last good texts are in force") for one in told["notes"])
 
 
 def test_a_pipe_among_the_policies_is_told_and_not_waited_for(tmp_path):
