@@ -235,12 +235,13 @@ class Framework:
         return found
 
     def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
-        """Equal for pods that get equal answers; None: no other pod is alike.
+        """Equal for pods that get equal answers; None: no other pod is alike, or not for long.
 
         Raises:
             PluginError: a plugin raised.
         """
-        return self._classes.name(pod, snapshot)
+        name = self._classes.name(pod, snapshot)
+        return None if name is None or name.passing else name
 
     # ---- choosing ----------------------------------------------------------------------------
 
