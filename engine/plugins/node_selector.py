@@ -35,7 +35,8 @@ _LOW_BITS: Final = 32
 _LOW: Final = (1 << _LOW_BITS) - 1
 _FEW: Final = 8
 MOST_REQUIREMENTS: Final = 500
-"""Of one selector, those of equal terms once: each costs a look at all nodes."""
+"""Of one selector, equal ones and those that come to one counted once: each costs a look at all
+nodes."""
 _BYTES: Final = 2 << 20
 BYTES_PER_BYTE: Final = 5
 """What is parsed takes so many times the bytes of what is written."""
@@ -75,6 +76,11 @@ class Term:
     def count(self) -> int:
         """How many requirements there are."""
         return len(self.labels) + len(self.fields)
+
+    @property
+    def only(self) -> Requirement | None:
+        """The requirement, if it is one on a label."""
+        return self.labels[0] if self.labels and self.count == 1 else None
 
     def mask(self, nodes: NodeColumns, rows: Rows) -> BoolColumn:
         """Which rows match."""
@@ -163,13 +169,11 @@ def parse_terms(selector: NodeSelector) -> NodeTerms:
 
     With more than MOST_REQUIREMENTS it matches nothing.
     """
-    each = [
+    terms = _alternatives(
         _parse_term(term, f"nodeSelectorTerms[{i}]")
         for i, term in enumerate(selector.node_selector_terms or ())
         if term.match_expressions or term.match_fields
-    ]
-    flawed = [term for term in each if term.error][:1]
-    terms = (*flawed, *dict.fromkeys(term for term in each if not term.error))
+    )
     if sum(term.count for term in terms) > MOST_REQUIREMENTS:
         return NodeTerms((), TOO_MANY)
     return NodeTerms(terms)
@@ -193,6 +197,32 @@ def parse_preferences(terms: Sequence[PreferredSchedulingTerm]) -> Preferences:
     if sum(term.count for term in parsed) > MOST_REQUIREMENTS:
         raise SelectorError(TOO_MANY)
     return tuple([(weight, term) for term, weight in parsed.items()])
+
+
+def _alternatives(terms: Iterable[Term]) -> tuple[Term, ...]:
+    """Equal terms once; those of one requirement on a label as few as say the same."""
+    flawed: list[Term] = []
+    others: dict[Term, None] = {}
+    united: dict[tuple[str, str], list[Requirement]] = {}
+    for term in terms:
+        if term.error:
+            flawed = flawed or [term]
+        elif term.only is not None and term.only.operator in ("In", "Gt", "Lt"):
+            united.setdefault(term.only[:2], []).append(term.only)
+        else:
+            others[term] = None
+    return *flawed, *others, *(Term((_any_of_them(labels),)) for labels in united.values())
+
+
+def _any_of_them(labels: Sequence[Requirement]) -> Requirement:
+    """One requirement for several on one label with one operator, of which one has to hold."""
+    first = labels[0]
+    if first.operator == "In":
+        values = dict.fromkeys(value for label in labels for value in label.values)
+        return Requirement(first.key, "In", tuple(values))
+    bounds = [int(label.values[0]) for label in labels]
+    bound = min(bounds) if first.operator == "Gt" else max(bounds)
+    return Requirement(first.key, first.operator, (str(bound),))
 
 
 def _parse_term(term: NodeSelectorTerm, path: str) -> Term:

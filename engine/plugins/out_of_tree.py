@@ -133,6 +133,8 @@ def _check_hash(value: object, at: str) -> None:
 
 
 def _check_array(kinds: str, value: NDArray[Any], at: str) -> None:
+    if value.shape == (0,) and kinds == "iu":
+        return  # an empty list is one of floats
     if value.dtype.kind not in kinds or value.ndim != 1:
         raise Misfit(f"an array of {value.dtype} {value.shape}", at)
 
@@ -184,6 +186,7 @@ _NOTHING: Final[Mapping[str, object]] = {
     "post_bind": (),
 }
 """The answers about pods that a plugin does not act on."""
+_LACKS: Final = "what a gang's group lacks: the gang waits"
 _ANY_EVENT: Final = (ClusterEventWithHint(EVERYTHING),)
 _Ask = Callable[..., Any]
 _T = TypeVar("_T")
@@ -320,9 +323,12 @@ def _inside(what: str, rows: NDArray[np.integer] | None, length: int) -> None:
 
 
 def _worked_out(found: Any, _: PodInfo, snapshot: Snapshot) -> Any:  # noqa: ANN401 - of a PreFilter or PreScore
-    _inside("pre_filter", getattr(found, "rows", None), snapshot.nodes.size)
     version = found.version and partial(_asked, "version", found.version, check_of(Hashable), None)
-    return structs.replace(found, grouped=None, version=version)
+    found = structs.replace(found, grouped=None, version=version)
+    if getattr(found, "rows", None) is None:
+        return found
+    _inside("pre_filter", found.rows, snapshot.nodes.size)
+    return structs.replace(found, rows=found.rows.astype(np.intp))
 
 
 def _post_filter(found: PostFilterResult, *_: object) -> PostFilterResult:
@@ -336,8 +342,9 @@ def _filter(
 
     def groups() -> StatusGroups:
         told = np.zeros(length, dtype=np.bool_)
-        each = found.groups()
-        check_of(StatusGroups)(each, "")
+        raw = found.groups()
+        check_of(StatusGroups)(raw, "")
+        each = [(status, positions.astype(np.intp)) for status, positions in raw]
         for status, positions in each:
             if not status.rejected:
                 raise ValueError(f"a node is rejected with {status.code}: {status.reasons}")
@@ -382,7 +389,9 @@ def _gang(found: Membership | None, _: PodInfo, snapshot: Snapshot) -> Membershi
     ask_mates = found.mates
 
     def mates() -> Sequence[int]:
-        rows: NDArray[np.intp] = np.asarray(ask_mates(), dtype=np.intp)
+        told = ask_mates()
+        check_of(Sequence[int])(told, ".mates()")
+        rows: NDArray[np.intp] = np.asarray(told, dtype=np.intp)
         _inside("mates of gang", rows, snapshot.pods.size)
         each: list[int] = rows.tolist()
         return each
@@ -392,7 +401,7 @@ def _gang(found: Membership | None, _: PodInfo, snapshot: Snapshot) -> Membershi
     return replace(
         found,
         mates=partial(_or_else, "mates of a gang: as if none had a node", mates, lambda _: ()),
-        shortage=partial(_or_else, "what a gang's group lacks: the gang waits", shortage, str),
+        shortage=partial(_or_else, _LACKS, shortage, exception_text),
     )
 
 

@@ -96,6 +96,7 @@ class Lab:
         self.decisions: list[Decision] = []
         self._signals = signals
         self._edge = edge
+        self.telemetry = Telemetry()
 
     # ---- what is there; queue and scheduler are made when somebody asks for them ----------------
 
@@ -120,7 +121,7 @@ class Lab:
             edge=self._edge or Edge(every, every, every, every, asyncio.sleep),
             signals=self._signals,
             clock=self.clock,
-            telemetry=Telemetry(),
+            telemetry=self.telemetry,
         )
         scheduler.observe(lambda placed: self.decisions.append(placed.decision))
         return scheduler

@@ -178,6 +178,9 @@ GANGS = (
     {"mates": ()},
     {"mates": lambda: [99]},
     {"mates": lambda: ["a"]},
+    {"mates": lambda: [[0, 0], [0, 0]]},
+    {"mates": lambda: np.zeros(2, np.bool_)},
+    {"mates": lambda: [0.9]},
     {"mates": lambda: 1 / 0},
     {"title": None},
 )
@@ -265,6 +268,15 @@ async def test_an_answer_that_cannot_be_used_fails_the_pod_alone(point, found, o
     assert all(reason == "SchedulerError" and words in why for reason, why in told(made))
 
 
+async def test_a_gang_whose_lack_cannot_be_told_waits_even_if_the_exception_has_no_words():
+    gang = replace(GANG, shortage=lambda: next(iter(())))
+    made = world(gang=of_p(gang, None), kin=of_p("g", None))
+    made.comes()
+    await made.turn()
+    assert made.edge.binds == []
+    assert "StopIteration" in told(made)[0][1]
+
+
 @pytest.mark.parametrize(
     "found",
     [
@@ -291,7 +303,7 @@ async def test_a_post_filter_that_fails_is_told_beside_why_no_node_fits(found):
 
 
 async def test_answers_keep_no_rules_alive_that_are_gone():
-    none = np.array([], np.intp)
+    none = np.array([])
     rejected = Verdicts(None, lambda: [(unschedulable("no"), none)])
     points = Points(
         pre_filter=lambda *_: PreFilterResult(),

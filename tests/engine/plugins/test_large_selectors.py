@@ -13,7 +13,7 @@ from engine.framework.events import QueueingHint
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import NodeColumns
-from engine.objects import Namespace, ObjectMeta, OwnerReference, from_builtins
+from engine.objects import Namespace, NodeSelector, ObjectMeta, OwnerReference, from_builtins
 from engine.objects.workloads import ReplicaSet
 from engine.plugins import node_selector, taint_toleration
 from engine.plugins.node_affinity import NodeAffinityPlugin
@@ -22,6 +22,7 @@ from engine.plugins.node_selector import (
     MOST_REQUIREMENTS,
     eligibility_key,
     eligible,
+    parse_terms,
 )
 from engine.plugins.pod_topology_spread import default_selector
 from engine.plugins.taint_toleration import TaintToleration
@@ -95,8 +96,9 @@ def test_terms_that_say_the_same_are_asked_once(cache: Cache, monkeypatch) -> No
         return real(*args)
 
     monkeypatch.setattr(node_selector, "_meets", counted)
-    more, less = [[expression("cores", "Gt", "6")]] * 3_000, [[expression("cores", "Lt", "1")]]
-    zones = [[expression("zone", "In", "z2"), expression("zone", "In", "z2")]] * 3_000
+    more = [[expression("cores", "Gt", str(i))] for i in range(6, 3_000)]
+    less = [[expression("cores", "Lt", str(-i))] for i in range(-1, 3_000)]
+    zones = [[expression("zone", "In", f"z{i}")] for i in range(2, 3_000)]
     same = [[expression("cores", "Gt", "2"), expression("cores", "Lt", "4")] * 2] * 3_000
     flawed = [[expression("cores", "Gt", "x")]] * 3_000
     pod = affine(*more, *less, *zones, *same, *flawed)
@@ -142,7 +144,29 @@ def test_tolerations_are_judged_once_and_leave_little_behind(cache: Cache, monke
         passed = points.filter(None, pod, snapshot, ROWS).passed
         assert passed.tolist() == [i != 2 for i in range(8)]
         assert len(points.class_key(pod, snapshot)) <= 32
-    assert asked == [50] * 3 * len(pods)
+    assert asked == [50] * 3
+
+
+def test_merged_terms_match_what_each_of_them_matches(cache: Cache) -> None:
+    each = [
+        *([expression("cores", op, str(i))] for i in (1, 6) for op in ("Gt", "Lt")),
+        [expression("zone", "In", "z1"), expression("zone", "In", "z1")],
+        [expression("zone", "In", "z0", "z9")],
+        [expression("zone", "NotIn", "z0")],
+        [expression("zone", "DoesNotExist")],
+    ]
+    snapshot = cache.snapshot(0.0)
+    for first in range(len(each)):
+        chosen = each[first:] + each[:1]
+        alone = [
+            parse_terms(from_builtins(NodeSelector, {"nodeSelectorTerms": terms(one)}))
+            for one in chosen
+        ]
+        both = parse_terms(from_builtins(NodeSelector, {"nodeSelectorTerms": terms(*chosen)}))
+        for row, matches in enumerate(both.mask(snapshot.nodes, ROWS).tolist()):
+            node = snapshot.nodes.node(row)
+            assert matches == any(one.mask(snapshot.nodes, ROWS)[row] for one in alone)
+            assert matches == both.matches(node)
 
 
 def test_a_namespace_that_comes_is_looked_at_and_no_other_and_no_class_is_asked_anew(
