@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 import numpy as np
+from cachetools import TTLCache
 
 from engine.cache import Cache
 from engine.clock import Clock
@@ -49,6 +50,9 @@ from engine.signals.spec import (
 
 _LOG = logging.getLogger(__name__)
 
+_RETIRED = 64
+_RETIRED_SECONDS = 600.0
+_RETIRED_SLOTS = 50_000
 _NAN = math.nan
 _FULL_NAME: Final = "full name", attrgetter("key")
 _BARE_NAME: Final = "bare name", lambda pod: f"/{pod.name}"
@@ -186,6 +190,10 @@ class SignalStore:
         self._clock = clock
         self._specs: dict[str, SignalSpec] = {}
         self._entries: dict[Question, Samples] = {}
+        # Metrics that no policy reads now: a bundle that comes back finds its data.
+        self._retired: TTLCache[Question, Samples] = TTLCache(
+            _RETIRED, _RETIRED_SECONDS, timer=clock.monotonic
+        )
         self._directory = NodeDirectory()
         self._epoch: _Epoch | None = None
         self._changes = 0
@@ -196,11 +204,14 @@ class SignalStore:
     def set_specs(self, specs: Iterable[SignalSpec]) -> None:
         """Replaces the metrics in use; those whose question stays keep their samples."""
         self._specs = {spec.id: spec for spec in specs}
-        before = self._entries
-        self._entries = {
-            question: before.get(question) or Samples(question, self._directory)
-            for question in {spec.question for spec in self._specs.values()}
-        }
+        wanted = {spec.question for spec in self._specs.values()}
+        for question in [q for q in self._entries if q not in wanted]:
+            gone = self._entries.pop(question)
+            if gone.values.size <= _RETIRED_SLOTS:
+                self._retired[question] = gone
+        for question in wanted - self._entries.keys():
+            kept = self._retired.pop(question, None)
+            self._entries[question] = kept or Samples(question, self._directory)
         self._changes += 1
 
     def questions(self, source: str = PROMETHEUS) -> Mapping[Question, float]:
@@ -225,7 +236,7 @@ class SignalStore:
             self._directory.put(new)
         elif old is not None:
             self._directory.remove(old.metadata.name)
-            for samples in self._entries.values():
+            for samples in (*self._entries.values(), *self._retired.values()):
                 samples.forget(old.metadata.name)
 
     # --- samples

@@ -223,6 +223,10 @@ def test_a_reload_keeps_what_is_still_asked_for(bench: Bench) -> None:
     bench.store.set_specs([SignalSpec("n", "q", stale_seconds=5), SignalSpec("o", "other")])
     assert bench.read("n") == {"a": 1}
     assert bench.read("o") == bench.read("m") == {}
+    # The old bundle comes back: its data is still there.
+    bench.store.set_specs([SignalSpec("o", "other")])
+    bench.store.set_specs([SPEC])
+    assert bench.read() == {"a": 1}
 
 
 def test_one_question_serves_equal_metrics_at_the_quicker_pace(bench: Bench) -> None:
@@ -599,6 +603,17 @@ def test_columns_of_pairs_are_found_by_codes(
     assert column() == [None, 3, None, None, 4, None, None]
 
 
+def test_large_answers_are_not_kept_for_a_bundle_that_may_come_back(bench: Bench) -> None:
+    small, large = SPENT, RTT
+    bench.store.set_specs([small, large])
+    bench.series(small, Series(("shop",), 1, NOW))
+    bench.series(large, *(Series((f"n{each}", "x"), each, NOW) for each in range(50_001)))
+    bench.store.set_specs([])
+    bench.store.set_specs([small, large])
+    assert bench.view().values("spent") == {("shop",): 1}
+    assert bench.view().values("rtt") == {}
+
+
 def test_pairs_that_are_not_heard_of_any_more_go_in_the_end(bench: Bench) -> None:
     bench.store.set_specs([RTT])
     old = [Series((f"n{each}", "x"), each, NOW - 25 + each / 1000) for each in range(25_000)]
@@ -754,7 +769,7 @@ def test_columns_of_domains_equal_a_naive_model(ops: list[tuple[str, int, int]])
             case "wait":
                 clock.advance(number * 30.0)
             case "reload":
-                bench.store.set_specs([SignalSpec("other", "q"), CARBON])
+                bench.store.set_specs([SignalSpec("other", "q")])
                 bench.store.set_specs([CARBON])
             case _:
                 pass
