@@ -289,7 +289,8 @@ def _listed(typer: Typer, item: ir.Expr, members: s.Expr) -> tuple[str, ...]:
     text = typer.text(members)
     if isinstance(members, s.Param):
         return (f"declare it  param {text[1:]}: list of string = [...]",)
-    if item.type.kind is Kind.TEXT and (isinstance(members, s.Text) or _bare_words(typer, members)):
+    one = isinstance(members, s.Text) and "," not in members.value
+    if item.type.kind is Kind.TEXT and (one or _bare_words(typer, members)):
         raise typer.refuse("P020", "a list stands in brackets", members, fix=f"[{text}]")
     if isinstance(members, s.Field):
         parts = () if _is_bare(members) else (f'split({text}, ",")',)

@@ -281,7 +281,8 @@ P014: signs of other languages
   : >> if|when X @: Z  X -> Z  -  [sided]
   O K @: A  O K=A  a label is tested by `=`
   @ P : A  P is A  `:` is not a comparison
-  : >> |  ""  `|` has no meaning here: an indented line continues the statement
+  : >> |  ""  `{}` has no meaning here: an indented line continues the statement
+  : >> > -  ""  "
   A ** B  pow(A, B)
   A ^ B  pow(A, B)
   A % B  mod(A, B)
