@@ -40,6 +40,8 @@ def other_language(source: SourceFile, what: str) -> Diagnostic | None:
                 message, help_ = f"this looks like {name}, and is no {what}", _SHAPES[what]
                 if name == _MERGE:
                     message, help_ = "git has left two versions of these lines", _KEEP
+                if name == _YAML and what == "policy":
+                    help_ = "berth check FILE.yaml  checks the policies of a ConfigMap"
                 word = Span(line.start(), line.start() + len(line.group().split()[0]))
                 return Diagnostic("P010", message, source, word, helps=(help_,))
     return None
