@@ -199,7 +199,7 @@ _FULL: Final = 100.0
 _SLACK: Final = 1e-6
 #: Above which a share is meant to be out of 100: nodes may be overcommitted.
 _OVERCOMMITTED: Final = 4.0
-_WEIGHED: Final = re.compile(r"(?m)^(?:score|prefer|avoid|weight|normalize)[ \t]*:")
+_WEIGHED: Final = re.compile(r"(?m)^(?:score|prefer|avoid|spread|weight|normalize)[ \t]*:")
 
 
 def odd_numbers(facts: FileFacts, keys: Keys) -> Iterator[Diagnostic]:
@@ -286,9 +286,14 @@ def _filled(spec: MetricSpec, low: float, high: float) -> tuple[float, float]:
 
 def _constant(rule: RuleFacts, core: ir.ScoreCore) -> Iterator[Diagnostic]:
     weight = rule.clause("weight")
-    if core.weight == 0 and weight is not None and not isinstance(weight.values[0], s.Param):
+    if weight is not None and isinstance(weight.values[0], s.Param):
+        weight = None
+    if core.weight == 0 and weight is not None:
         message = "a rule of weight 0 has no effect"
         yield rule.warning("P312", message, weight.span, "remove the rule")
+    elif weight is not None and len(_WEIGHED.findall(rule.source.text)) == 1:
+        message = "this weighs among the scores of the file, and there is no other one"
+        yield rule.warning("P312", message, weight.span, "to weigh the policy write  weight: W")
     elif core.value.level < Level.NODE and core.value.type.kind is not Kind.BOOL:
         message = "this score is the same for all nodes, so it chooses none of them"
         help_ = "use something of the node, for example  node.cpu.free/node.cpu.allocatable*100"

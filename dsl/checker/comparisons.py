@@ -139,16 +139,8 @@ def _word_for_nothing(
 
 def _bare_word(typer: Typer, node: s.Compare) -> None:
     """Refuses `x == word` and `x == kube-system`: after a symbol stands an expression."""
-    right, equal = node.right, node.operator in _EQUAL
-    joined = isinstance(right, s.Chain) and {*right.operators} <= {"-", "/"}
-    words = right.operands if isinstance(right, s.Chain) and joined else (right,)
-    text = typer.source.slice(right.span)
-    met = [one.name for one in words if isinstance(one, s.Name)]
-    if " " in text or not met or not all(isinstance(one, s.Name | s.Number) for one in words):
-        return
-    known = {*typer.names(), *typer.params, *typer.broken, "now"}
-    known |= {"it"} if typer.place.item else set()
-    if known.intersection(met) or (right is words[0] and closest(text, typer.names()) is not None):
+    right, equal, text = node.right, node.operator in _EQUAL, typer.text(node.right)
+    if not _bare_words(typer, right):
         return
     left = typer.check(node.left)
     kind = left.type.kind
@@ -176,6 +168,20 @@ def _bare_word(typer: Typer, node: s.Compare) -> None:
     # `zone` may mean the pod's.
     sure = better and (better[0] != '"' or f"pod.{text}" not in FIELDS)
     raise typer.refuse("P011", message, right, *helps, fix=Fix(place, better) if sure else None)
+
+
+def _bare_words(typer: Typer, node: s.Expr) -> bool:
+    """Whether an expression is a word that means nothing, or several: `kube-system`."""
+    joined = isinstance(node, s.Chain) and {*node.operators} <= {"-", "/"}
+    words = node.operands if isinstance(node, s.Chain) and joined else (node,)
+    text = typer.source.slice(node.span)
+    met = [one.name for one in words if isinstance(one, s.Name)]
+    if " " in text or not met or not all(isinstance(one, s.Name | s.Number) for one in words):
+        return False
+    known = {*typer.names(), *typer.params, *typer.broken, "now"}
+    known |= {"it"} if typer.place.item else set()
+    near = node is words[0] and closest(text, typer.names()) is not None
+    return not near and not known.intersection(met)
 
 
 def _word_or_expression(typer: Typer, node: s.Expr, left: Typed) -> ir.Expr:
@@ -278,6 +284,21 @@ def in_list(typer: Typer, node: s.In) -> ir.Expr:
     return making.turned(node.span, _member(typer, node.span, item, members), negated=node.negated)
 
 
+def _listed(typer: Typer, item: ir.Expr, members: s.Expr) -> tuple[str, ...]:
+    """Returns what helps where the right side of `in` is no list; refuses what surely is none."""
+    text = typer.text(members)
+    if isinstance(members, s.Param):
+        return (f"declare it  param {text[1:]}: list of string = [...]",)
+    one = isinstance(members, s.Text) and "," not in members.value
+    if item.type.kind is Kind.TEXT and (one or _bare_words(typer, members)):
+        raise typer.refuse("P020", "a list stands in brackets", members, fix=f"[{text}]")
+    if isinstance(members, s.Field):
+        parts = () if _is_bare(members) else (f'split({text}, ",")',)
+        within = (f"{text} contains {typer.text(item)}",) if isinstance(item, ir.Const) else ()
+        return (f"write  {'   or   '.join((*parts, *within))}",) if parts or within else ()
+    return ("a list stands in brackets: [a, b]",)
+
+
 def _member(typer: Typer, span: Span, item: ir.Expr, members: s.Expr) -> ir.Expr:
     """Returns whether a value is one of a list, each a constant or an expression."""
     mixed = "`in` wants items of the same kind"
@@ -290,10 +311,7 @@ def _member(typer: Typer, span: Span, item: ir.Expr, members: s.Expr) -> ir.Expr
                 raise typer.clash("P201", mixed, item, value)
             _in_bounds(typer, item, value.span, value)
         return _either(span, item, values)
-    declare = f"declare it  {typer.text(members).replace('$', 'param ')}: list of string = [...]"
-    helps = (declare,) if isinstance(members, s.Param) else ("a list stands in brackets: [a, b]",)
-    if isinstance(members, s.Field) and not _is_bare(members):
-        helps = (f'write  split({typer.text(members)}, ",")',)
+    helps = _listed(typer, item, members)
     items = typer.want(typer.check(members), "list", "`in`", helps=helps)
     known = ir.unnamed(items)
     listed = known.value if isinstance(known, ir.Const) else None

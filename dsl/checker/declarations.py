@@ -279,7 +279,7 @@ def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
     )
     _fits_source(typer, node, clauses, texts[0], owner_of(words)[0])
     if source == "promql" and len(texts[0]) <= _MAX_QUERY:
-        _keeps_label(typer, node.arguments[0], texts[0], words)
+        _odd_query(typer, node.arguments[0], texts[0], words)
     entry.spec = metric_spec(node.name, definition, source, words)
     guilty = clauses.get("metric_stale")
     if guilty is not None and source in ("promql", "usage") and stale < every:
@@ -287,13 +287,21 @@ def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
         typer.warn("P226", message, guilty, f"write  stale {t.show(2 * every, t.DURATION)}")
 
 
+_COUNTER: Final = re.compile(r"\b\w+_(?:bytes|octets|packets|requests|seconds)_total\b")
+_OVER_TIME: Final = re.compile(r"rate|increase|delta|deriv|changes|resets|absent|count|time")
+
+
 def _kept(found: re.Match[str]) -> str:
     """Returns of a sum the labels that it keeps, of all else what stands in it."""
     return found[2] or found[4] or "by[]" if found[1] in _SUMS else f" {found[3]} "
 
 
-def _keeps_label(scope: Scope, place: s.Expr, query: str, words: tuple[str, ...]) -> None:
-    """Warns of `sum by (namespace) (x)` of a metric by node: none names a node."""
+def _odd_query(scope: Scope, place: s.Expr, query: str, words: tuple[str, ...]) -> None:
+    """Warns of a counter as it is, and of `sum by (namespace) (x)` by node: none names a node."""
+    counter = _COUNTER.search(query)
+    if counter is not None and _OVER_TIME.search(query) is None:
+        message = f"`{counter[0]}` only grows: it tells what has been, not what is now"
+        scope.warn("P317", message, place, f"write  rate({counter[0]}[5m])")
     bare, labels = _QUOTED.sub("", query), words or _NODE_LABELS
     bare = _BY.sub(r"by[\1]", bare)
     for _ in range(MAX_DEPTH):
@@ -410,7 +418,8 @@ def _query(scope: Scope, query: s.Text) -> str:
         pass
     # What a parameter puts in may hold the partner.
     if signs and "$" not in query.value and len(query.value) <= _MAX_QUERY:
-        raise scope.refuse("P111", f"in this query `{signs[0]}` has no partner", query)
+        wrong = "is never closed" if signs[0] in "([{" else "closes nothing"
+        raise scope.refuse("P111", f"in this query `{signs[0]}` {wrong}", query)
     return _PARAM_IN_QUERY.sub(put_in, query.value)
 
 

@@ -3,6 +3,7 @@
 What each other kind of expression means is told by the module of that name.
 """
 
+import itertools
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Final, cast
@@ -144,11 +145,23 @@ def _logic(typer: Typer, node: s.Logical | s.Not) -> ir.Expr:
     word = "not" if isinstance(node, s.Not) else node.operator
     if isinstance(node, s.Logical):
         comparisons.alternatives(typer, node)
+        _binds_closer(typer, node)
     parts = typer.each(written)
     solid = [typer.want(one, "condition", f"`{word}`") for one in parts]
     if isinstance(node, s.Not):
         return making.inverted(node.span, solid[0])
     return making.logical(node.span, node.operator, solid)
+
+
+def _binds_closer(typer: Typer, node: s.Logical) -> None:
+    """Warns of `a or b and c`, which many read from left to right."""
+    text = typer.source.text
+    for before, one in itertools.pairwise(node.operands):
+        start, end = one.span.start, one.span.end
+        bare = text[:start].rstrip()[-1:] != "(" or text[end:].lstrip()[:1] != ")"
+        if isinstance(one, s.Logical) and bare and not isinstance(before, s.Logical):
+            message, better = "`and` binds closer than `or`", f"({typer.text(one)})"
+            typer.warn("P317", message, one, f"it is read as  {better}", fix=Fix(one.span, better))
 
 
 def _if(typer: Typer, node: s.If) -> ir.Expr:

@@ -11,7 +11,7 @@ from dsl import syntax as s
 from dsl.checker.scope import Flex, Refused, Scope, Typed
 from dsl.checker.typer import Typer
 from dsl.diagnostics import Fix
-from dsl.foreign.calls import call_for
+from dsl.foreign.calls import QUERIES, call_for
 from dsl.foreign.fields import AMOUNT_WORDS, Spelling, closest_field, field_for
 from dsl.functions import AGGREGATES, FUNCTIONS
 from dsl.making import constant, made, type_of
@@ -250,7 +250,10 @@ def _meant(scope: Typer, name: str, *, in_pods: bool) -> Spelling | None:
             sure = alone and (in_pods or (owner != "it" and not scope.place.item))
             return Spelling(f"{spec.name}[KEY]" if spec.keyed else spec.name, sure=sure)
     if field is not None:
-        return Spelling(field, sure=False, note="alone it is no value: name a field of it, as in")
+        return Spelling(field, sure=False, note="it is not a value: write a field of it, as in")
+    if name in FUNCTIONS:
+        takes = "node" if FUNCTIONS[name].takes == "t" else "..."
+        return Spelling(f"{name}({takes})", sure=False, note="it is a function:")
     return Spelling(_MEANT[name.lower()]) if name.lower() in _MEANT else None
 
 
@@ -267,6 +270,10 @@ def no_function(scope: Scope, node: s.Call) -> Refused:
     if node.name in scope.names():
         better = Spelling(node.name, note="it is a value: write")
         return _refused(scope, "P106", message, place, better)
+    if QUERIES.fullmatch(node.name):
+        query = scope.text(node).replace('"', "'")
+        help_ = f'Prometheus computes it:  metric NAME = promql "{query}" by instance'
+        return scope.refuse("P106", message, node.name_span, help_)
     return scope.refuse("P106", message, node.name_span)
 
 

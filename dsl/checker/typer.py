@@ -91,6 +91,8 @@ def help_for(scope: Scope, typed: Typed, want: str) -> tuple[str, ...]:
         tested = f"node.taint {quoted_key(str(typed.key))}=VALUE"
         return (f"the value of a taint is tested, not read:  {tested}",)
     better = converted(scope, typed, want)
+    if isinstance(typed, ir.Const) and want == "condition" and " " in str(typed.value):
+        better = str(typed.value)  # A rule in quotes.
     return (f"write  {better}",) if better else ()
 
 

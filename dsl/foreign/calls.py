@@ -49,6 +49,10 @@ _CALLS: Final = {
     for form, names in (re.split(r" {2,}", line) for line in _FORMS.strip().splitlines())
     for name in names.split(" ")
 }
+#: Functions of PromQL that nothing here stands for.
+QUERIES: Final = re.compile(
+    r"i?(rate|delta)|increase|deriv|\w+_over_time|topk|\w+_quantile|label_\w+"
+)
 #: What stands before the dot of a call and is no value.
 _LIBRARIES: Final = frozenset(
     {"lists", "math", "np", "object", "re", "regex", "str", "strings", "time", "units"}

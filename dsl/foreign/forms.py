@@ -99,6 +99,7 @@ P019: labels
   @ O K =|==|!= O2 [ K2 ]  {O.one}[K] {3.equal} {O2.one}[K2]  a label test compares with a word
   @ O K =|==|!= O2 K2  {O.one}[K] {3.equal} {O2.one}[K2]  "
   @ O K << V  {O.one}[K]  here the value of a label is needed
+  node.taint K = A >> : W  ""  a taint is asked without its effect
   @ %asked K  {1}[K] is present  %keys
   @ %asked|node.condition K = A  {1}[K] is A  "
   @ O K exists|defined|present  {O.one}[K] is present  here the key stands in brackets
@@ -111,7 +112,7 @@ P019: labels
   >> , << P  ?and  "  [sided]
   >> , << P  ?or  a tier is one line: the next has its own  [first]
   >> , << not  ?and  tests are joined by `and` and `or`  [sided]
-  O >> contains K  K  a label is asked by its key
+  O >> contains|has|have|with|includes K  K  a label is asked by its key
   ( A where >> %labels K  it.{4.one} K  whose label this is stands in front
   label|labels K = A  ?node.label K = A  "
 P020: lists and ranges
@@ -194,6 +195,7 @@ P015: words of other languages
   @ sum ( 1 for W in A )  count(A)  there are no loops here
   contain|contais|has|have|includes|include|containing|holds  contains
   A not contains|like|matches B  not A {3} B
+  A is not contains|like|matches  not A {4}
   A does not contain|contains|include B  not A contains B
   startswith|starts_with|beginswith|hasprefix|startwith  starts with
   endswith|ends_with|hassuffix|endwith  ends with
@@ -232,6 +234,7 @@ P015: words of other languages
   @ A if X else B  if X then A else B
   @ len ( [ W for W2 in A if X ] )  count(A where {X.it})  there are no loops here
   @ any|all ( X for W in A )  {1}(A where {X.it})  there are no loops
+  @ sum|max|min ( X for W in A )  {1}({X.it} over A)  "
   @ count ( * )  count(node.pods)
   @ count|sum|avg|any|all|min|max P  {1}(P)  `{}` takes its value in parentheses
   because|reason|msg  message  -  [any]
@@ -278,7 +281,8 @@ P014: signs of other languages
   : >> if|when X @: Z  X -> Z  -  [sided]
   O K @: A  O K=A  a label is tested by `=`
   @ P : A  P is A  `:` is not a comparison
-  : >> |  ""  `|` has no meaning here: an indented line continues the statement
+  : >> |  ""  `{}` has no meaning here: an indented line continues the statement
+  : >> > -  ""  "
   A ** B  pow(A, B)
   A ^ B  pow(A, B)
   A % B  mod(A, B)
@@ -289,7 +293,10 @@ P014: signs of other languages
   -- Z  ?# Z  a comment starts with `#`  [any]
   @ { { . X } }  ?  %param
   @ $ { W }  ?  "
+  X @? X2 : X3 ? X4 : X5 << END  if X then X2 else if X3 then X4 else X5
   X @? X2 : X3  if X then X2 else X3
+  X @? X2 << END  X -> X2  -  [sided]
+  X @? X2 << END  if X then X2 else 0  an `else` is needed  [score let]
   : >> { X : X2 }  ?  join conditions by `and`, and indent the next line
   : >> @- X - Z  X and Z  a statement has no list items: conditions are joined
 P023: what is too much
@@ -299,6 +306,8 @@ P004: words that start a line elsewhere
   it|case|describe|scenario|example|spec << :  test  -  [head test]
   deny|reject|disallow|block|exclude << :  forbid  -  [head]
   allow|accept|assert|must|ensure|validate|constraint << :  require  -  [head]
+  if|when X then|require|must|-> :? Z  ?filter: X -> Z  a line starts with a statement  [head]
+  if|when X : Z  ?filter: X -> Z  "  [head]
   nodeselector|affinity|nodeaffinity  ?require: node.label KEY=VALUE  -  [head]
   name|metadata|module|plugin : << K  policy:  -  [head]
   var|const|set|define|val << W =  let  -  [head]

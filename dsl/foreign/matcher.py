@@ -229,7 +229,8 @@ class _Matching(NamedTuple):
         while n > 0:
             text = self.tokens[n - 1].text
             depth += (text in ")]}") - (text in "([{")
-            if depth < 0 or (depth == 0 and text in (":", "->", ",")):
+            given = text == "=" and self.tokens[0].text == "let"
+            if depth < 0 or given or (depth == 0 and text in (":", "->", ",")):
                 break
             n -= 1
         return n

@@ -11,14 +11,16 @@ from dsl.parser.statements import STATEMENTS
 from dsl.source import SourceFile, Span, blanked
 
 _MERGE: Final = "a merge"
+_YAML: Final = "YAML (a Kubernetes object)"
 #: First lines of texts that are no policies at all.
 _FIRST_LINES: Final = (
     (r"(?:<{7}|={7}|>{7}|\|{7})(?:[ \t]|$)", _MERGE),
-    (r"---[ \t]*$|apiVersion[ \t]*:|kind[ \t]*:[ \t]*[A-Z]", "YAML (a Kubernetes object)"),
+    (r"---[ \t]*$|apiVersion[ \t]*:|kind[ \t]*:[ \t]*[A-Z]|(meta)?data[ \t]*:", _YAML),
+    (r"[\w.-]+\.(policy|policytest|ya?ml)[\"']?[ \t]*:", _YAML),
     (r"package[ \t]+[\w.]+[ \t]*$", "Rego or Go"),
     (r"(default|import)[ \t]+(allow|deny|data|input|rego|future)\b", "Rego"),
     (r"(deny|allow|violation|warn)(\[.*\])?[ \t]*(contains\b.*)?(if[ \t]*)?\{", "Rego"),
-    (r"(def|class)[ \t]+\w+.*:[ \t]*$|(from[ \t]+\w+[ \t]+)?import[ \t]+\w+[ \t]*$", "Python"),
+    (r"(def|class)[ \t]+\w+.*:|(from[ \t]+\w+[ \t]+)?import[ \t]+\w+[ \t]*$", "Python"),
     (r"(func|type)[ \t]+[\w(]", "Go"),
     (r"[{\[][ \t]*$", "JSON"),
     (r"(?i:select[ \t]+.+[ \t]from[ \t]|create[ \t]+(policy|table)\b)", "SQL"),
@@ -38,6 +40,8 @@ def other_language(source: SourceFile, what: str) -> Diagnostic | None:
                 message, help_ = f"this looks like {name}, and is no {what}", _SHAPES[what]
                 if name == _MERGE:
                     message, help_ = "git has left two versions of these lines", _KEEP
+                if name == _YAML and what == "policy":
+                    help_ = "berth check FILE.yaml  checks the policies of a ConfigMap"
                 word = Span(line.start(), line.start() + len(line.group().split()[0]))
                 return Diagnostic("P010", message, source, word, helps=(help_,))
     return None

@@ -101,7 +101,7 @@ def _moved(refusal: Refusal, shift: int) -> Refusal:
 
 def tell(place: Place, *, tries: bool) -> Refusal:
     """Names what is wrong where reading stopped; without `tries` nothing else is read for it."""
-    early = _indented(place)
+    early = _not_first(place)
     if early is not None:
         return early
     best = _best(place) if tries and len(place.text) <= _MOST_READ else None
@@ -314,6 +314,11 @@ def _spare(place: Place) -> Iterator[Edit]:
     yield Edit(*at, better, refusal, 2)
 
 
+#: What starts a test, or a list.
+_TEST: Final = re.compile(r"(?:not\b\W*)?(?:[a-z_]+[.(]|\()|\[")
+_VALUE: Final = re.compile(r"[\w\"'(\[$]")
+
+
 def _missing(place: Place) -> Iterator[Edit]:
     """A comma or a word in front, without which nothing can be read."""
     at = place.start if not place.at_end else len(place.before)
@@ -322,23 +327,32 @@ def _missing(place: Place) -> Iterator[Edit]:
     fitting.sort(key=lambda one: first.index(one) if one in first else len(first))
     comma = "COMMA" in place.accepts and not place.at_end
     for word in (*((",",) if comma else ()), *fitting):
-        if place.met and (word.islower() or word in ("->", ",")):
+        # Nearly everything can be read behind these: what starts nothing of its own is no guess.
+        starts = _TEST if word in ("and", "or", "->", "in") else _VALUE
+        guess = starts.match(place.text, place.start) and place.met not in ("and", "or")
+        if place.met and guess and (word.islower() or word in ("->", ",")):
             message = f"no `{word}` stands in front of `{place.met}`"
             help_ = f"did you mean  {word} {place.met}"
             refusal = Refusal("P023", message, place.start, place.end, helps=(help_,))
             yield Edit(at, at, f"{word} ", refusal, 2 if word == "," else _ALL + 1)
 
 
-def _indented(place: Place) -> Refusal | None:
-    """A statement of its own on an indented line."""
+def _not_first(place: Place) -> Refusal | None:
+    """A statement of its own that does not start its line."""
     line = place.bare.rfind("\n", 0, place.start) + 1
-    known = place.met in _WORDS and re.match(r"[ \t]*:|[ \t]+\w", place.bare[place.end :])
+    before, behind = place.bare[line : place.start].rstrip(), place.bare[place.end :]
+    # Behind another statement some are words of clauses.
+    named = r"[ \t]+\w[^:\s]*[ \t]*[:=]" if before else r"[ \t]+\w"
+    known = place.met in _WORDS and re.match(rf"[ \t]*:|{named}", behind)
     if place.of_test:
-        known = place.met in HEADS and re.match(r"[ \t]*:", place.bare[place.end :])
-    if line == 0 or place.bare[line : place.start].strip() or not known:
+        known = place.met in HEADS and re.match(r"[ \t]*:", behind)
+    if not known or not (before or line):
         return None
-    return Refusal(
-        "P012", "this line is indented, so it continues the", place.start, place.end,
-        label="a new statement starts in column 1", helps=("remove the leading spaces",),
-        fix=(line, place.start, ""), continues=place.keyword,
-    )  # fmt: skip
+    help_, label, start = "remove the leading spaces", "a new statement starts in column 1", line
+    message, goes_on = "this line is indented, so it continues the", place.keyword
+    if before:
+        message, label, goes_on = f"`{place.met}` starts a statement, but not its line", "", ""
+        help_ = "begin a new line here (in YAML `|` keeps lines, and `>` joins them)"
+        start += len(before)
+    fix = (start, place.start, "\n" if before else "")
+    return Refusal("P012", message, place.start, place.end, label, (help_,), fix, goes_on)

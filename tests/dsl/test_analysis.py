@@ -120,12 +120,12 @@ def test_found(text, expected):
         "filter: (if node.ready then 1 else 0) < 50 and node.gpu.free > 0",
         "param share: number = 0.5\nfilter: $share < 50 -> node.ready",
         "score: 100 - load/max*100",
-        "score: if node.ready then 1 else 0 weight 5",
+        "score: if node.ready then 1 else 0 weight 5\nprefer: node.label a",
         "filter: pod.name contains a and not pod.name contains ab",
         "filter: pod.name starts with we and pod.name starts with web",
         "filter: pod.name matches 'a.*' and pod.name matches 'b.*'",
         "filter: node.label k!=1 and node.label k!=2",
-        "filter: pod.cpu <= node.cpu.free or pod.cpu > node.cpu.free and node.label k",
+        "filter: pod.cpu <= node.cpu.free or (pod.cpu > node.cpu.free and node.label k)",
         "filter: not (node.label k > 3) and not (node.label k <= 3)",
         "param mode: string = a\nfilter: $mode is b -> node.ready",
         "param mode: string = a\nscore: if $mode is a then node.gpu.free else -node.gpu.free",
@@ -269,6 +269,7 @@ def test_golden():
 EXPECTED = {
     "08-params-typed": {"P316"}, "63-neg-numbers": {"P316"}, "09-metric-full": {"P314"},
     "72-no-final-newline": {"P312"}, "22-label-ops": {"P317"}, "57-parenthesised": {"P317"},
+    "11-crane-annotation": {"P312"}, "64-images": {"P312"},
 }  # fmt: skip
 
 

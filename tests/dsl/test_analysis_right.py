@@ -32,6 +32,8 @@ def test_no_rule_is_said_to_be_without_effect(name, text):
             continue
         rest = "".join(lines[:index] + lines[index + 1 :])
         found = COMPILER.compile({f"{name}.policy": rest}).diagnostics
+        # What is left may be the only score, whose weight is then for nothing.
+        found = [one for one in found if "there is no other one" not in one.message]
         assert {one.code for one in found} <= {"P316"}, render(found)
 
 

@@ -107,6 +107,8 @@ UNUSABLE = {
     "huge regex": ('filter: pod.name matches "' + "(" * 500 + '"\n', "P112", "200 characters"),
     "Rego": ("package a\n\ndeny[msg] {\n  input.x\n}\n", "P010", "Rego"),
     "YAML": ("apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n", "P010", "YAML"),
+    "YAML, of a ConfigMap": ("data:\n  a.policy: |\n    score: load\n", "P010", "YAML"),
+    "YAML, its data alone": ("a.policy: |\n  score: load\n", "P010", "YAML"),
     "JSON": ('{\n  "kind": "Pod"\n}\n', "P010", "JSON"),
     "Python": ("import os\nprint(os.environ)\n", "P010", "Python"),
     "dunder field": ("filter: pod.__class__ == a\n", "P101", "pod.__class__"),
