@@ -326,6 +326,7 @@ class App:
             for work in (*self._in_force.background, self.shadow):
                 scheduler.add_background(work)
             scheduler.observe(self.shadow.placed)
+            scheduler.observe_bindings(self.shadow.ended)
         return scheduler
 
     def _note_why(self, placed: Placed) -> None:

@@ -133,17 +133,29 @@ def pod_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
     actions: list[Action] = []
     if (old.metadata.labels or {}) != (new.metadata.labels or {}):
         actions.append(Action.UPDATE_POD_LABEL)
-    before, after = as_far_as_legible(old).requests, as_far_as_legible(new).requests
-    if any(amount > after.get(name, -1) for name, amount in before.items()):
-        actions.append(Action.UPDATE_POD_SCALE_DOWN)
-    if any(amount > before.get(name, -1) for name, amount in after.items()):
-        actions.append(Action.UPDATE_POD_SCALE_UP)
+    if not _resources_untouched(old, new):
+        before, after = as_far_as_legible(old).requests, as_far_as_legible(new).requests
+        if any(amount > after.get(name, -1) for name, amount in before.items()):
+            actions.append(Action.UPDATE_POD_SCALE_DOWN)
+        if any(amount > before.get(name, -1) for name, amount in after.items()):
+            actions.append(Action.UPDATE_POD_SCALE_UP)
     if old.spec.scheduling_gates and not new.spec.scheduling_gates:
         actions.append(Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
     if len(old.spec.tolerations or ()) != len(new.spec.tolerations or ()):
         actions.append(Action.UPDATE_POD_TOLERATION)
     resource = Resource.ASSIGNED_POD if new.node_name else Resource.TARGET_POD
     return tuple([ClusterEvent(resource, action) for action in actions or [Action.UPDATE_OTHER]])
+
+
+def _resources_untouched(old: Pod, new: Pod) -> bool:
+    before, after = old.status, new.status
+    return (
+        old.spec == new.spec
+        and before.container_statuses == after.container_statuses
+        and before.init_container_statuses == after.init_container_statuses
+        and before.allocated_resources == after.allocated_resources
+        and before.resources == after.resources
+    )
 
 
 def node_events(old: Node | None, new: Node | None) -> tuple[ClusterEvent, ...]:

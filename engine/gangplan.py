@@ -39,10 +39,9 @@ MOST_DOMAINS: Final = 16
 
 @dataclass(eq=False)
 class Rehearsal:
-    """The members, in order, assumed on nodes within its context only: `packing.Others`.
+    """Assumes members on nodes and asks all filters about the next one: `packing.Others`.
 
-    Asks all filters of a member's profile. `snapshot` is the cluster as it is; no row may get
-    another node between two steps of a plan.
+    They are there within its context only.
     """
 
     pods: Sequence[PodInfo]
@@ -80,33 +79,43 @@ class Rehearsal:
 
 
 def plan(
-    members: Rehearsal, wanted: int, domains: Together = None, *, fullest: bool = False
+    pods: Sequence[PodInfo],
+    wanted: int,
+    snapshot: Callable[[], Snapshot],
+    rehearsal: Rehearsal,
+    framework_of: FrameworkOf,
+    domains: Together = None,
+    *,
+    fullest: bool = False,
 ) -> Steps[Packing]:
-    """Places at least `wanted` of the members, which are on no node: by their numbers, on rows.
+    """Places at least `wanted` of the pods, which are on no node: by their numbers, on rows.
 
     Of domains those that may take enough are tried; if none may, those that take most.
 
     Args:
-        members: who asks the filters, and whom they are asked about.
+        pods: the members, in order.
         wanted: how many have to be placed.
+        snapshot: the cluster as it is; no row may get another node between two steps.
+        rehearsal: of the same pods, for what is more than amounts.
+        framework_of: whose filters are asked about a pod.
         domains: where members have to be together.
         fullest: see `Membership`.
 
     Raises:
         PluginError: a plugin raised.
     """
-    asked = _Asked(members)
-    yield from asked.ask()
+    asked = _Asked(pods, snapshot(), framework_of)
+    yield from asked.ask(snapshot)
     budget = SearchBudget()
-    others = members if asked.more else None
+    others = rehearsal if asked.more else None
     places: Sequence[NDArray[np.intp]] = [np.arange(asked.size)]
     if domains is not None:
         column, homes = domains
         each = yield from _bounds(asked, column, homes or ())
-        most, now = each.most.max(initial=0), members.snapshot()
+        most, now = each.most.max(initial=0), snapshot()
         if homes is None and most < wanted:
             return Packing()
-        by = each.fullness(members.pods, now.nodes) if fullest else each.liked
+        by = each.fullness(pods, now.nodes) if fullest else each.liked
         (enough,) = np.nonzero(each.most >= min(wanted, most))
         places = each.ordered(enough, by if most >= wanted else each.most, now.dictionary.texts)
     searches = (Search(asked.at(rows), asked.left[rows], rows, budget, others) for rows in places)
@@ -114,17 +123,21 @@ def plan(
 
 
 def emptiest(
-    members: Rehearsal, column: CodeColumn, homes: Sequence[int]
+    pods: Sequence[PodInfo],
+    snapshot: Callable[[], Snapshot],
+    framework_of: FrameworkOf,
+    column: CodeColumn,
+    homes: Sequence[int],
 ) -> Steps[list[NDArray[np.intp]]]:
     """The rows of all domains where members may be, the domain that lacks least room first.
 
     Raises:
         PluginError: a plugin raised.
     """
-    asked = _Asked(members)
-    yield from asked.ask()
+    asked = _Asked(pods, snapshot(), framework_of)
+    yield from asked.ask(snapshot)
     each = yield from _bounds(asked, column, homes)
-    return each.ordered(np.arange(len(each.codes)), each.most, members.snapshot().dictionary.texts)
+    return each.ordered(np.arange(len(each.codes)), each.most, snapshot().dictionary.texts)
 
 
 def domain_of_affinity(pods: Sequence[PodInfo], snapshot: Snapshot) -> CodeColumn | None:
@@ -218,26 +231,29 @@ def _times(needs: NDArray[np.int64], left: NDArray[np.int64], most: int) -> NDAr
 class _Asked:
     """The filters' answers for the members, by class, and what nodes have left."""
 
-    def __init__(self, members: Rehearsal) -> None:
-        self._of = members
-        self.size = members.snapshot().nodes.size
+    def __init__(
+        self, pods: Sequence[PodInfo], snapshot: Snapshot, framework_of: FrameworkOf
+    ) -> None:
+        self._pods = pods
+        self._framework_of = framework_of
+        self.size = snapshot.nodes.size
         self.more = False
         self.kinds: list[Alike] = []
         self.left = np.zeros((self.size, 0), np.int64)
 
-    def ask(self) -> Steps[None]:
+    def ask(self, snapshot: Callable[[], Snapshot]) -> Steps[None]:
         """Asks about one member of each class in a step."""
         classes: dict[object, list[int]] = {}
-        for member, pod in enumerate(self._of.pods):
-            framework = self._of.framework_of(pod)
-            key = framework.class_key(pod, self._of.snapshot())
+        for member, pod in enumerate(self._pods):
+            framework = self._framework_of(pod)
+            key = framework.class_key(pod, snapshot())
             key = member if key is None else (framework.profile.scheduler_name, key)
             classes.setdefault(key, []).append(member)
         yield
         columns: dict[str, NDArray[np.int64]] = {}
         kinds: list[tuple[dict[str, int], Alike]] = []
         for members in classes.values():
-            rooms, kind = self._alike(members)
+            rooms, kind = self._of(members, snapshot())
             for room in rooms:
                 # A member that needs nothing of it fits even if less than nothing is left.
                 left = np.maximum(room.limit[: self.size] - room.used[: self.size], 0)
@@ -253,13 +269,13 @@ class _Asked:
         if columns:
             self.left = np.minimum(np.stack([*columns.values()], axis=1), self._needs.sum(axis=0))
 
-    def _alike(self, members: Sequence[int]) -> tuple[list[Room], Alike]:
+    def _of(self, members: Sequence[int], snapshot: Snapshot) -> tuple[list[Room], Alike]:
         """The amounts that each of them needs, the rows where it may go, and its preference.
 
         A member that may go nowhere may need another member beside it, so it is planned later.
         """
-        pod, rooms, follows = self._of.pods[members[0]], list[Room](), False
-        framework, snapshot = self._of.framework_of(pod), self._of.snapshot()
+        pod, rooms, follows = self._pods[members[0]], list[Room](), False
+        framework = self._framework_of(pod)
         mask, keys = np.zeros(snapshot.nodes.size, np.bool_), np.zeros(self.size, np.int64)
         with suppress(Unfit):
             trial = framework.trial(pod, snapshot)

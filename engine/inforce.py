@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from dsl.diagnostics import Diagnostic
 from dsl.plan import Plan
 from engine.clock import Clock, stamp
 from engine.configuration.berth import PoliciesSection
@@ -37,7 +38,7 @@ from engine.policy.bundle import (
 )
 from engine.policy.findings import new_compiler
 from engine.policy.guard import Guard, Load, Measure
-from engine.policy.reloader import Before, Kept, Listener, Reloader, Work
+from engine.policy.reloader import Kept, Listener, Reloader, Work
 from engine.policy.sources import (
     ConfigMapSource,
     FolderSource,
@@ -126,7 +127,9 @@ class InForce:
             self.reloader.await_kept()
         self._guard, self._goes_back = None, False
         if policies.guard is not None:
-            self._guard = Guard(policies.guard, clock, load)
+            self._guard = Guard(
+                policies.guard, clock, load, self._go_back, self.reloader.keep_before
+            )
         self.watched: list[Watched] = []
         """The resources to list and watch, and their handlers."""
         self.background: list[Background] = []
@@ -144,8 +147,10 @@ class InForce:
                 accepted,
                 self._refused,
                 self._mended,
+                self._costly,
                 lambda bundle: self._callbacks.missing(bundle, asker),
                 partial(self._awaiting, asker),
+                self._write_down,
             ),
             self._clock,
             self._there,
@@ -337,7 +342,7 @@ class InForce:
 
     def _accepted(self, own: Bundle) -> None:
         """The bundle of the scheduler's owner comes into force, beside those of namespaces."""
-        before, guard = self.reloader.before, self._guard
+        before, guard = self.bundle, self._guard
         load = Load(0, 0) if guard is None else guard.measure(tried_again=True)
         self._telemetry.add(Count.POLICY_RELOADS)
         for _ in self._put(own, self.reloader.sources):
@@ -347,14 +352,15 @@ class InForce:
             log.warning("%s", in_a_line(diagnostic))
         # While nothing is decided, pods wait for that.
         if guard is not None and before is not None and self._leads():
-            guard.changed(load, partial(self._go_back, before))
+            guard.changed(load)
+        else:
+            self.reloader.keep_before(0)
 
-    def _go_back(self, to: Before, why: str) -> bool:
+    def _go_back(self, why: str, changes: int) -> None:
         # Also pods that other plugins rejected on the nodes that these rules left.
         self._goes_back = True
-        done = self.reloader.go_back(to, why)
+        self.reloader.go_back(why, changes)
         self._goes_back = False
-        return done
 
     def _tenants_changed(self) -> Work:
         if self.reloader.bundle is not None:
@@ -408,6 +414,19 @@ class InForce:
         log.info('Policies are valid again source="%s" bundle="%s"', source.title, bundle.hash)
         self._tell_in_force(source, self.bundle or bundle)
         self._write_down()
+
+    def _costly(self, bundle: Bundle, found: tuple[Diagnostic, ...]) -> None:
+        """The cluster has grown: the bundle stays in force, and its owners are told the cost."""
+        nodes, pods = self._there()
+        for one in found:
+            log.warning("For %d nodes and %d pods: %s", nodes, pods, in_a_line(one))
+        note = (
+            f"the cluster has {nodes} nodes and {pods} pods now; bundle {bundle.hash} stays in"
+            f" force: {in_a_line(found[0])}"
+        )
+        for source in self.sources:
+            if any(one.source.name.startswith(source.folder) for one in found):
+                self._tell(source, "Warning", "PoliciesCostly", note)
 
     def _refused(self, source: Source, refusal: Refusal) -> None:
         self._telemetry.add(Count.POLICY_RELOADS_REFUSED)

@@ -28,7 +28,7 @@ from engine import __version__
 from engine.cli import options
 from engine.cli.refusals import of_file, reported
 from engine.policy.findings import at_load, new_compiler, without_policy
-from engine.policy.folder import ENDING, TESTS, PolicyText, in_folder
+from engine.policy.folder import ENDING, TESTS, PolicyText, in_folder, name_of
 from engine.text.files import MOST_OF_OBJECTS, MOST_OF_TEXTS, bytes_in
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ def _beside(group: Mapping[str, bytes], texts: Mapping[str, bytes]) -> dict[str,
         there = [one for folder in sorted(folders) if folder.is_dir() for one in in_folder(folder)]
     inside = ((Path(name), text) for name, text in texts.items() if name not in group)
     there += [
-        PolicyText(path, text)
+        PolicyText(path, name_of(path, text), text)
         for path, text in inside
         if path.parent in folders and not path.parent.is_dir()
     ]
@@ -300,7 +300,7 @@ def _beyond_files(job: _Job) -> Iterator[Diagnostic]:
 
         # Policies that do not compile are there, too.
         compiled = {plan.name for plan in job.plans}
-        broken = {PolicyText(Path(name), text).name for name, text in job.texts.items()} - compiled
+        broken = {name_of(Path(name), text) for name, text in job.texts.items()} - compiled
         names = [one for one in job.settings.policies.overrides if one not in broken]
         yield from without_policy(names, job.plans, in_overrides)
 

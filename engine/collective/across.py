@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsl.collective import Evictions
-from engine.collective.victims import Budget, Hunt, Plans, one_by_one, protect, without
+from engine.collective.victims import Budget, Hunt, Plans, Together, one_by_one, protect, without
 from engine.framework.interface import Room
 from engine.framework.searchprogress import Found
 from engine.framework.snapshot import BoolColumn
@@ -125,7 +125,7 @@ class Several:
 
     def _keep(self, row: int, gone: Rows, *key: int) -> None:
         """Of pods that are enough, the most important first, gives back who need not go."""
-        plan = Plans(self.of.snapshot, np.array([row], np.intp), self.hunt, gone)
+        plan = Together(self.of, row, gone)
         protect(plan, self.budgets)
         one_by_one(plan, self.trial, plan.helps, 1, *key)
         self.runs += plan.runs

@@ -275,17 +275,20 @@ class _Ways:
     def __init__(
         self, search: Search, order: Sequence[tuple[int, int]], rows: NDArray[np.intp]
     ) -> None:
-        kinds, left = search.kinds, search.left[rows]
+        kinds = search.kinds
         self._budget = search.budget
         self._others = search.others
         self._rows: list[int] = search.rows[rows].tolist()
-        self._left: list[tuple[int, ...]] = [tuple(one) for one in left.tolist()]
-        self._scale: list[float] = (1.0 / np.maximum(left.max(axis=0), 1)).tolist()
-        self._needs: list[tuple[int, ...]] = [tuple(one.needs.tolist()) for one in kinds]
+        self._had = search.left[rows]
+        self._left: list[tuple[int, ...]] = [tuple(one) for one in self._had.tolist()]
+        self._scale: list[float] = (1.0 / np.maximum(self._had.max(axis=0), 1)).tolist()
+        self._needed = np.stack([one.needs for one in kinds])
+        self._needs: list[tuple[int, ...]] = [tuple(one) for one in self._needed.tolist()]
         self._keys = [one.keys[rows].tolist() for one in kinds]
         # Rows open to the same members are told apart by what they have left, and nothing else
         # but who is asked beside that.
-        self._open = [tuple(one) for one in np.stack([k.open[rows] for k in kinds], 1).tolist()]
+        self._opened = np.stack([one.open[rows] for one in kinds])
+        self._open = [tuple(one) for one in self._opened.T.tolist()]
         self._sign = [
             (0 if search.others is None else number, one) for number, one in enumerate(self._open)
         ]
@@ -299,13 +302,15 @@ class _Ways:
             return True
         state: tuple[object, ...] = ()
         if self._others is None:
-            state = at, spare, *sorted(zip(self._sign, self._left, strict=True))
+            each = sorted(zip(self._sign, self._left, strict=True))
+            state = at, spare, *each
             if state in self._hopeless:
                 return False
-        there = yield from self._further(at, spare)
-        if state and not there and not self._budget.spent:
+        if self._possible(at, spare) and (yield from self._further(at, spare)):
+            return True
+        if state and not self._budget.spent:
             self._hopeless.add(state)
-        return there
+        return False
 
     def _further(self, at: int, spare: int) -> Steps[bool]:
         member, kind = self._order[at]
@@ -321,6 +326,19 @@ class _Ways:
         if after - at > spare:
             return False
         return (yield from self.found(after, spare - (after - at)))
+
+    def _possible(self, at: int, spare: int) -> bool:
+        """Whether what is left is enough for each kind alone, and without spares for all."""
+        kinds, counts = np.unique([kind for _, kind in self._order[at:]], return_counts=True)
+        needs = self._needed[kinds]
+        if not spare and (counts @ needs > self._had.sum(axis=0)).any():
+            return False
+        times = self._opened[kinds] * counts[:, None]
+        for need, had in zip(needs.T, self._had.T, strict=True):
+            asks = need > 0
+            times[asks] = np.minimum(times[asks], had // need[asks, None])
+        missing = np.maximum(counts - times.sum(axis=1), 0).sum()
+        return bool(missing <= spare)
 
     def _places(self, member: int, kind: int) -> Iterator[int]:
         """The places that take the member, the tightest first, one of each state."""
@@ -350,6 +368,7 @@ class _Ways:
         self._left[place] = tuple(
             have - need for have, need in zip(before, self._needs[kind], strict=True)
         )
+        self._had[place] = self._left[place]
         self.placed[member] = row
         if self._others is not None:
             self._others.put(member, row)
@@ -357,7 +376,7 @@ class _Ways:
         there = yield from self.found(at + 1, spare)
         if self._others is not None:
             self._others.take(member)
-        self._left[place] = before
+        self._left[place] = self._had[place] = before
         if not there:
             del self.placed[member]
         return there

@@ -19,6 +19,7 @@ Columns = Callable[[PodColumns], Sequence[Numbers]]
 """(P,) columns, the first the most important; smaller values come first."""
 Reads = Callable[[PodColumns, NDArray[np.intp]], Numbers]
 """A number of each of some pods, by their rows."""
+_MANY = 64
 _FEW_NODES = 1 << 15
 
 
@@ -63,8 +64,11 @@ class Ranking:
             wrong = (pods.node[place] != np.arange(len(rows))) | (place != self.table)
             rows |= (wrong & (self.table >= 0)).any(axis=0)
         few = np.flatnonzero(rows)
-        if len(few):
+        if len(few) > _MANY:
             self._fill(snapshot, few, np.flatnonzero(rows[pods.node] & (pods.node >= 0)))
+        elif len(few):
+            there = np.concatenate([pods.on(row) for row in few.tolist()])
+            self._fill(snapshot, few, there)
 
     def values(self, name: str, of: Reads, pods: PodColumns) -> Numbers:
         """(K, N) a number of each pod, 0 beyond the last. A name always has the same function."""

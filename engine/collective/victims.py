@@ -177,28 +177,23 @@ class Plans:
     """For each node tried: whether it helps, and who would go.
 
     `table` is (K, C): the pods of each node, the most important first; `there` marks those that may
-    go, `gone` those of them that have to, `protected` those that a budget protects. With `together`
-    there is one node that the pod would go to, and these pods of any nodes may go.
+    go, `gone` those of them that have to, `protected` those that a budget protects.
     """
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        rows: NDArray[np.intp],
-        hunt: Hunt,
-        together: NDArray[np.intp] | None = None,
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, rows: NDArray[np.intp], hunt: Hunt) -> None:
         self.snapshot = snapshot
         self.rows = rows
         self.ranking = hunt.ranking
         self.kinds = hunt.kinds
         every = len(rows) == snapshot.nodes.size
         self._columns: slice | NDArray[np.intp] = slice(None) if every else rows
-        self._together = together is not None
-        self.table = hunt.ranking.table[:, self._columns] if together is None else together[:, None]
+        self.table = hunt.ranking.table[:, self._columns]
         self.there: BoolColumn = self.table >= 0
-        if together is None and len(hunt.may_go):
+        if len(hunt.may_go):
             self.there &= hunt.may_go[self.table]
+        self._begin()
+
+    def _begin(self) -> None:
         self.protected: BoolColumn = np.zeros_like(self.there)
         self.gone = self.there.copy()
         self.helps: BoolColumn = np.any(self.there, axis=0)
@@ -216,8 +211,6 @@ class Plans:
 
     def values(self, name: str, of: Reads) -> Numbers:
         """(K, C) a number of each pod; see `Ranking.values`."""
-        if self._together:  # nothing is kept of it
-            return of(self.snapshot.pods, self.table[:, 0])[:, None]
         return self.ranking.values(name, of, self.snapshot.pods)[:, self._columns]
 
     def kind_numbers(self) -> Numbers:
@@ -239,6 +232,23 @@ class Plans:
         """(C,) victims that a budget protects."""
         found: IntColumn = np.sum(self.gone & self.protected, axis=0, dtype=np.int64)
         return found
+
+
+class Together(Plans):
+    """One node that the pod would go to, and pods of any nodes, the most important first."""
+
+    def __init__(self, of: Plans, row: int, pods: NDArray[np.intp]) -> None:
+        self.snapshot = of.snapshot
+        self.rows = np.array([row], np.intp)
+        self.ranking = of.ranking
+        self.kinds = of.kinds
+        self.table = pods[:, None]
+        self.there = np.ones_like(self.table, dtype=np.bool_)
+        self._begin()
+
+    def values(self, name: str, of: Reads) -> Numbers:  # noqa: ARG002 - nothing is kept of it
+        """See `Plans.values`."""
+        return of(self.snapshot.pods, self.table[:, 0])[:, None]
 
 
 def plan(

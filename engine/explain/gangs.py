@@ -100,8 +100,10 @@ def start_of(
 
     def fits(domains: Together) -> bool:
         nonlocal most
-        members = Rehearsal(group.pods, cache, newest, lambda _: framework)
-        found = at_once(plan(members, group.wanted, domains))
+        rehearsal = Rehearsal(group.pods, cache, newest, lambda _: framework)
+        found = at_once(
+            plan(group.pods, group.wanted, newest, rehearsal, lambda _: framework, domains)
+        )
         most = max(most, group.reserved + len(found.rows))
         return found.enough and 0 in found.rows
 

@@ -33,6 +33,7 @@ import numpy as np
 from engine.basis import Basis
 from engine.choice import Chosen, Refused
 from engine.collective.packing import NOWHERE, Found, Packing, Steps
+from engine.eventhandlers import POD_FREED, on_node
 from engine.evictions import Evictions
 from engine.failures import Failures
 from engine.framework.decision import Decision
@@ -43,7 +44,7 @@ from engine.gangplan import MOST_DOMAINS, Rehearsal, Together, domain_of_affinit
 from engine.gangs.holds import Holds
 from engine.gangs.rescue import MOST_ASKED, Domain, Rescue, Rescuers
 from engine.gangs.slices import Absent, OutdatedError, Unpromised, in_slices
-from engine.gangs.turn import Hold, Turn
+from engine.gangs.turn import Hold, Turn, rank_of
 from engine.notices import said
 from engine.placement import Placement
 from engine.pods.podinfo import PodInfo
@@ -113,12 +114,10 @@ class Gangs:
         why = self._why_not(turn, snapshot.now)
         if why is not None:
             # Who is told of a group that is not there is told of it when it comes, too.
-            unknown, rests = gang.minimum != gang.minimum, snapshot.now < gang.rests_until
-            going = self._cache.nominations.is_evicting
-            waits = rests or any(going(one.pod.uid) for one in self.queue.kin(gang.key))
-            nominated = None if waits else self._claims_nothing(turn, why)
+            unknown = gang.minimum != gang.minimum
+            nominated = None if self._has_enough(turn) else self._claims_nothing(turn, why)
             self.failures.reject(queued, why, frozenset({plugin}), nominated, alone=unknown)
-            if not rests:  # what they know of the attempt says more
+            if not snapshot.now < gang.rests_until:  # what they know of the attempt says more
                 self._tell_others(turn, why)
             return True
         if turn.reserved >= gang.minimum and gang.domain is None:
@@ -167,6 +166,7 @@ class Gangs:
             plugin=plugin,
             gang=gang,
             members=[queued, *others],
+            rank=rank_of(gang, [one.pod for one in (queued, *others)]),
             mates=frozenset(one.uid for one in pods),
             reserved=len(mates),
             bound=frozenset(one.uid for one in pods if self._waiting_pods.get(one.uid) is None),
@@ -185,6 +185,16 @@ class Gangs:
             failed = {one.pod.name for one in self.queue.kin(turn.gang.key) if one.errors}
             why += f"; {few(sorted(failed))} waiting after an error" if failed else ""
         return None if why is None else f"{why} ({gang.place})"
+
+    def _has_enough(self, turn: Turn) -> bool:
+        """Whether it could start once gates let its members in, and it has rested.
+
+        Whom a gate holds for long is promised nothing any more, and the others wait for nobody.
+        """
+        kin, promised = self.queue.kin(turn.gang.key), self._cache.nominations.nodes
+        soon = (one for one in kin if one.where is not SubQueue.GATED or one.pod.uid in promised)
+        there = {one.pod.uid for one in soon} - turn.mates
+        return turn.gang.why_stopped(turn.reserved + len(there), resting=False) is None
 
     def _claims_nothing(self, turn: Turn, why: str) -> str | None:
         """Nothing is promised to members that wait for more of them; what the first is told."""
@@ -316,9 +326,7 @@ class Gangs:
         found = Packing()
         try:
             for domains in self._each_domains(pods, refusing):
-                members = self._members(pods)
-                steps = plan(members, turn.wanted, domains, fullest=turn.gang.fullest)
-                now = yield from self._in_slices(steps, self._unpromised(pods), members)
+                now = yield from self._planned(turn, pods, domains)
                 turn.cut_short |= now.cut_short
                 found = max(found, now, key=lambda one: (one.enough, len(one.rows)))
                 if found.enough:
@@ -332,11 +340,12 @@ class Gangs:
         name = self._cache.nodes.name
         return {pods[member].uid: name(row) for member, row in found.rows.items()}
 
-    def _members(self, pods: Sequence[PodInfo]) -> Rehearsal:
-        return Rehearsal(pods, self._cache, self.basis.snapshot, self.basis.framework_of)
-
-    def _unpromised(self, pods: Sequence[PodInfo]) -> Unpromised:
-        return Unpromised(self._cache, [one.uid for one in pods])
+    def _planned(self, turn: Turn, pods: Sequence[PodInfo], domains: Together) -> Steps[Packing]:
+        snapshot, of, fullest = self.basis.snapshot, self.basis.framework_of, turn.gang.fullest
+        rehearsal = Rehearsal(pods, self._cache, snapshot, of)
+        steps = plan(pods, turn.wanted, snapshot, rehearsal, of, domains, fullest=fullest)
+        unpromised = Unpromised(self._cache, [one.uid for one in pods])
+        return (yield from self._in_slices(steps, unpromised, rehearsal))
 
     def _in_slices(
         self, steps: Steps[Found], *thought: AbstractContextManager[None]
@@ -393,8 +402,12 @@ class Gangs:
                 break
             self._give_back(turn)
         for hold in taken if turn.started else ():
-            words = f"{hold.gang.title} gives way to {turn.gang.title}, which is older"
-            self.holds.end(hold, words)
+            pods = [one for uid in hold.uids if (one := self._waiting_pods.get(uid)) is not None]
+            self.holds.end(
+                hold, f"{hold.gang.title} gives way to {turn.gang.title}, which is older"
+            )
+            for one in pods:  # the gang may not have taken all of it
+                self.queue.move(POD_FREED, on_node(one.pod.pod, one.node))
 
     def _rescued(self, turn: Turn) -> Steps[bool]:
         """Evicts pods if that lets the gang start; it is tried again as they go."""
@@ -436,8 +449,10 @@ class Gangs:
             if domains is not None:
                 column, homes = domains
                 known = [*(homes or ()), *self._rows([node for node, _ in turn.promised.values()])]
-                steps = emptiest(self._members(pods), column, known)
-                each = yield from self._in_slices(steps, self._unpromised(pods))
+                snapshot, of = self.basis.snapshot, self.basis.framework_of
+                unpromised = Unpromised(self._cache, [one.uid for one in pods])
+                steps = emptiest(pods, snapshot, of, column, known)
+                each = yield from self._in_slices(steps, unpromised)
             found = yield from self._in_slices(rescuers.rescue(each), rescuers.absent)
             if found.found:
                 break

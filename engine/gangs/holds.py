@@ -23,7 +23,7 @@ from engine.gangs.turn import Hold, Turn
 from engine.objects import Identity
 from engine.objects.workloads import GangFailure
 from engine.placement import Placement
-from engine.policy.gangs import GROUPS
+from engine.policy.podreads import group_of
 from engine.queue import SchedulingQueue
 from engine.waitingpods import WaitingPod
 
@@ -45,6 +45,8 @@ class Holds:
         self._cache = self.basis.cache
         self._waiting_pods = self.placement.waiting_pods
         self._holds: dict[Hashable, Hold] = {}
+        self._versions = dict.fromkeys(("PodGroup", "SchedulingPodGroup"), 0)
+        """Of the objects of groups, as they were looked at last."""
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._holds
@@ -79,8 +81,7 @@ class Holds:
 
     def younger(self, turn: Turn) -> list[Hold]:
         """Gangs that wait and are younger than this one, the youngest first."""
-        rank = turn.rank
-        found = [one for one in self._holds.values() if one.rank > rank]
+        found = [one for one in self._holds.values() if one.rank > turn.rank]
         return sorted(found, key=lambda one: one.rank, reverse=True)
 
     def new_rules(self) -> None:
@@ -114,23 +115,37 @@ class Holds:
             found = self._of(held) if by else None
         except PluginError:
             return by
-        if found is None:
-            return {}
-        if len(found.mates()) + 1 >= found.minimum:
-            self._forget(found)
-            return {}
-        if found.key in self._holds:
-            self._holds[found.key].gang = found  # its group may ask for more now
-        return by
+        return by if found is not None and len(found.mates()) + 1 < found.minimum else {}
 
     def check(self) -> None:
         """Gangs that lost a member while others wait, or ask for more: all give nodes back."""
+        if self._holds:
+            self._follow_groups()
         for key, hold in list(self._holds.items()):
             lost = self._lost(key, hold)
             if lost is not None:
                 self.end(hold, lost)
             elif not hold.uids:
                 del self._holds[key]
+
+    def _follow_groups(self) -> None:
+        """Those that have enough by what their groups ask for by now start."""
+        snapshot, changed, every = self.basis.snapshot(), set[str](), False
+        for kind, version in self._versions.items():
+            keys = snapshot.objects_changed(kind, version)
+            changed.update(keys or ())
+            every |= keys is None
+            self._versions[kind] = snapshot.objects_version(kind)
+        for hold in list(self._holds.values()) if changed or every else ():
+            held = [
+                one.pod for uid in hold.uids if (one := self._waiting_pods.get(uid)) is not None
+            ]
+            groups = {f"{one.namespace}/{group_of(one)}" for one in held}
+            if not every and changed.isdisjoint(groups):
+                continue
+            hold.gang = self._still(hold) or hold.gang
+            if len(hold.gang.mates()) + 1 >= hold.gang.minimum:
+                self.started(hold.gang)
 
     def _lost(self, key: Hashable, hold: Hold) -> str | None:
         """Why a gang cannot wait any longer; None: it can."""
@@ -169,5 +184,4 @@ def waits_alone(plugin: str, gang: Membership) -> Mapping[str, PermitResult]:
 
 
 def _waits(plugin: str, gang: Membership, words: str) -> dict[str, PermitResult]:
-    status = Status(Code.WAIT, (words,), plugin)
-    return {HOLDER + plugin: PermitResult(status, gang.wait_seconds, GROUPS)}
+    return {HOLDER + plugin: PermitResult(Status(Code.WAIT, (words,), plugin), gang.wait_seconds)}

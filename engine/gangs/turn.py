@@ -6,11 +6,13 @@ Data; nothing happens here.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from engine.choice import Chosen, Refused
 from engine.framework.gang import Membership
+from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod
 
 
@@ -38,6 +40,7 @@ class Turn:
     plugin: str
     gang: Membership
     members: list[QueuedPod]
+    rank: tuple[int, float, str]
     mates: frozenset[str]
     reserved: int
     bound: frozenset[str]
@@ -49,15 +52,6 @@ class Turn:
     most: int = 0
     rescuers: frozenset[str] = frozenset()
     cut_short: bool = False
-
-    @property
-    def rank(self) -> tuple[int, float, str]:
-        """Of two gangs the one with the greater rank gives way: less important, or else younger."""
-        pods, own = [one.pod for one in self.members], self.gang.since
-        stamps = (one.pod.metadata.creation_timestamp for one in pods)
-        known = [datetime.fromisoformat(stamp).timestamp() for stamp in stamps if stamp]
-        since = min([*known, *([] if math.isnan(own) else [own])], default=0.0)
-        return -max(one.priority for one in pods), since, self.gang.name
 
     @property
     def missing(self) -> float:
@@ -84,3 +78,11 @@ class Turn:
         """Whether so few are missing that the others may wait for them, and they wait at all."""
         few = 0 < self.missing <= self.gang.tolerance * self.gang.minimum
         return few and self.gang.wait_seconds > 0
+
+
+def rank_of(gang: Membership, members: Sequence[PodInfo]) -> tuple[int, float, str]:
+    """Of two gangs the one with the greater rank gives way: less important, or else younger."""
+    stamps = (one.pod.metadata.creation_timestamp for one in members)
+    known = [datetime.fromisoformat(stamp).timestamp() for stamp in stamps if stamp]
+    since = [gang.since] if not math.isnan(gang.since) else []
+    return -max(one.priority for one in members), min([*since, *known], default=0.0), gang.name

@@ -37,6 +37,7 @@ _TOLD: Final = frozenset(
 _EXTENSION: Final = "client.authentication.k8s.io/exec"
 """What a cluster has for such a program, as client-go calls it."""
 _PROGRAM_SECONDS: Final = 30.0
+_PROGRAM_BYTES: Final = 1 << 20
 _CLOSE_SECONDS: Final = 1.0
 
 
@@ -181,19 +182,25 @@ async def _run(config: Mapping[str, Any], about: Mapping[str, object]) -> _Statu
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
+    assert program.stdout is not None
+    assert program.stderr is not None
     try:
         async with asyncio.timeout(_PROGRAM_SECONDS):
-            output, said = await program.communicate()
+            output, said = await asyncio.gather(
+                _read(program, program.stdout), _read(program, program.stderr)
+            )
+            code = await program.wait()
     except TimeoutError:
         raise ValueError(f"it did not exit within {_PROGRAM_SECONDS:g} s") from None
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(program.pid, signal.SIGKILL)  # and whatever it has started
+        _kill(program)
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await program.communicate()
-    if program.returncode:
-        raise ValueError(f"it exited with {program.returncode}: {said.decode('utf-8', 'replace')}")
+    if max(len(output), len(said)) > _PROGRAM_BYTES:
+        raise ValueError(f"its output is longer than {_PROGRAM_BYTES} bytes")
+    if code:
+        raise ValueError(f"it exited with {code}: {said.decode('utf-8', 'replace')}")
     found = wire.decode(_credential.decode, output)
     if found.api_version != version:
         raise ValueError(f"its output is of {found.api_version}, not {version}")
@@ -201,3 +208,20 @@ async def _run(config: Mapping[str, Any], about: Mapping[str, object]) -> _Statu
     if not status.token and not (status.client_certificate_data and status.client_key_data):
         raise ValueError("its output has neither a token nor a certificate with its key")
     return status
+
+
+async def _read(program: asyncio.subprocess.Process, pipe: asyncio.StreamReader) -> bytes:
+    """What it says; a little more than the bound if it was ended for saying too much."""
+    data = bytearray()
+    while chunk := await pipe.read(65_536):
+        if len(data) <= _PROGRAM_BYTES:
+            data += chunk
+        else:
+            _kill(program)
+    return bytes(data)
+
+
+def _kill(program: asyncio.subprocess.Process) -> None:
+    """Ends it, and whatever it has started."""
+    with suppress(ProcessLookupError):
+        os.killpg(program.pid, signal.SIGKILL)

@@ -179,9 +179,13 @@ class KubeEventSink:
         return effect.name[: _NAME_LIMIT - len(suffix)] + suffix
 
     async def _work(self, place: Place, record: _Record) -> None:
+        """Writes it, and others for as long as nobody more urgent waits for the place."""
         try:
             with place:
                 await self._send(place, record)
+                while self._queue and place.again():
+                    record = self._queue.popleft()
+                    await self._send(place, record)
         except KubeError as error:
             record.queued = False
             await self._failed(record, error)

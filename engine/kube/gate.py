@@ -136,6 +136,10 @@ class Place(msgspec.Struct, frozen=True, eq=False):
         gate.answered(answer, monotonic() - began)
         return answer
 
+    def again(self) -> bool:
+        """Whether it may be used for another request; if not, it is still to be given back."""
+        return self._gate.go_on(self._priority)
+
     def release(self, *_: object) -> None:
         """Gives it back."""
         self._gate.give_back(self._priority)
@@ -248,6 +252,15 @@ class Gate:
         if priority is not _LEASE:
             self.in_flight -= 1
             self._hand_over()
+
+    def go_on(self, priority: Priority) -> bool:
+        """Whether who has a place may use it again before others of the same priority."""
+        others = sum(map(len, self._waiting.values())) - len(self._waiting[priority])
+        if others or self.in_flight > self.limit.limit or self._closed_for() > 0.0:
+            return False
+        self.in_flight -= 1
+        self._give()
+        return True
 
     def answered(self, answer: Response, seconds: float) -> None:
         """Learns from an answer, and how long it took."""

@@ -274,8 +274,12 @@ class Session:
             raise KubeconfigError(f"kubeconfig: {cause(error)}") from error
         name = given if isinstance(given, str) else "kubeconfig"
 
+        kept: list[Loader] = []  # what has been read counts, as for client-go: files change hands
+
         async def load(configuration: Configuration) -> None:
-            await Loader(given).load_and_set(configuration)
+            if not kept:
+                kept.append(Loader(given))
+            await kept[0].load_and_set(configuration)
 
         return await cls._loaded(name, load, clock)
 

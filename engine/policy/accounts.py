@@ -11,7 +11,7 @@ are summed up anew, by columns, for each snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -94,6 +94,28 @@ class Account:
         return before, others
 
 
+class _Everyone(Mapping[Key, Limits]):
+    """The same limits for all owners that pods name."""
+
+    def __init__(self, limits: Limits, used: Mapping[Key, Amounts], key: Key | None) -> None:
+        self._limits = limits
+        self._used = used
+        self._key = key
+
+    def __getitem__(self, key: Key) -> Limits:
+        if key != self._key and key not in self._used:
+            raise KeyError(key)
+        return self._limits
+
+    def __iter__(self) -> Iterator[Key]:
+        yield from self._used
+        if self._key is not None and self._key not in self._used:
+            yield self._key
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 class Book:
     """The accounts of one quota, or of all ElasticQuota objects.
 
@@ -154,8 +176,9 @@ class Book:
             every = objects.minimum
             minimum = {name: every[name] for name in sorted({*account.pool, *asked} & every.keys())}
             return objects.limits, account.used, Pool(account.pool, minimum)
-        limits = _everyones(self._own, account.used, key)
-        guaranteed = {name: least * len(limits) for name, least in self._own.minimum.items()}
+        owners = len(account.used) + (key is not None and key not in account.used)
+        guaranteed = {name: least * owners for name, least in self._own.minimum.items()}
+        limits = _Everyone(self._own, account.used, key)
         return limits, account.used, Pool(account.pool, guaranteed)
 
     def _summed(
@@ -164,7 +187,7 @@ class Book:
         objects = self._quotas(snapshot).limits
         every = objects.values() if self._own is None else (self._own,)
         used = sums(sorted({name for one in every for name in (*one.minimum, *one.maximum)}))
-        limits = objects if self._own is None else _everyones(self._own, used, key)
+        limits = objects if self._own is None else _Everyone(self._own, used, key)
         return limits, used, pool_of(limits, used)
 
     def account(self, snapshot: Snapshot, owner: Owner) -> Account:
@@ -182,14 +205,6 @@ class Book:
             before = {} if known is None else known[2].read
             known = self._objects = there, version, _objects(there, before)
         return known[2]
-
-
-def _everyones(own: Limits, used: Mapping[Key, Amounts], key: Key | None) -> Mapping[Key, Limits]:
-    """The same limits for all owners that pods name."""
-    found = dict.fromkeys(used, own)
-    if key is not None:
-        found[key] = own
-    return found
 
 
 def _add(to: dict[str, int], amounts: Mapping[str, int], sign: int = 1) -> None:

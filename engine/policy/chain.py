@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -113,10 +112,11 @@ def _shared(policies: Sequence[Weighted], profile: Profile, bundle: Bundle) -> S
     most = whole * bundle.share / (1 - bundle.share)
     # There may be a thousand: their points are asked for once, by the framework.
     scoring = {plan.name for plan in bundle.plans if plan.scores}
-    weights: defaultdict[str, float] = defaultdict(float)
+    weights: dict[str, float] = {}
     for one in policies:
-        if one.plugin.name in of and one.plugin.name in scoring:
-            weights[of[one.plugin.name]] += one.weight
+        if one.plugin.name in of:
+            namespace, own = of[one.plugin.name], one.weight * (one.plugin.name in scoring)
+            weights[namespace] = weights.get(namespace, 0.0) + own
 
     def bounded(one: Weighted) -> Weighted:
         total = weights.get(of.get(one.plugin.name, ""), 0.0)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import reduce
-from itertools import chain
-from operator import or_
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -26,11 +24,11 @@ from engine.framework.events import (
     Seen,
 )
 from engine.framework.snapshot import Cause, Snapshot
-from engine.objects import Namespace, Pod
+from engine.objects import Namespace, ObjectMeta, Pod
 from engine.plugins.hints import queue_if
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.policy import gangs
-from engine.policy.podreads import UnreadFieldError, all_containers_of, pod_reader, reader_of
+from engine.policy.podreads import UnreadFieldError, all_containers_of, pod_reader
 
 
 def read_and_told(rule: RuleBase) -> frozenset[str]:
@@ -56,6 +54,7 @@ def is_still(read: str, of_nodes: Container[str]) -> bool:
     return read.startswith(own) and read not in _MOVING
 
 
+_KEPT: Final = 1024
 #: What of a pod changes while it stays the same object.
 _MOVING: Final = frozenset(
     {"pod.queued_at", "pod.first_attempt_at", "pod.attempts", "pod.previous_node"}
@@ -123,14 +122,19 @@ def _wakes(read: str) -> tuple[str, ...]:
 
 def sorted_events(rules: Sequence[RuleBase]) -> tuple[ClusterEvent, ...]:
     """The events that can change the verdict of one of the rules, always in one order."""
-    if not rules:
-        return ()
     # Who knows when it turns is not asked each minute.
     reads = ((one.reads if one.turns is None else one.reads - {"now"}) for one in rules)
-    found = events_of_reads(frozenset().union(*reads))
-    if not all(one.row_local for one in rules):  # they compare nodes, or count over several
-        found.add(_node(Action.DELETE))
-    return tuple(sorted(found, key=str))
+    alone = all(one.row_local for one in rules)
+    return _sorted_events(frozenset().union(*reads), alone=alone, any_rule=bool(rules))
+
+
+@lru_cache(_KEPT)
+def _sorted_events(
+    reads: frozenset[str], *, alone: bool, any_rule: bool
+) -> tuple[ClusterEvent, ...]:
+    """A rule that compares nodes or counts over several can change when one of them goes."""
+    gone = set() if alone else {ClusterEvent(Resource.NODE, Action.DELETE)}
+    return tuple(sorted(gone | events_of_reads(reads), key=str)) if any_rule else ()
 
 
 def follows_others(reads: Iterable[str]) -> bool:
@@ -168,27 +172,26 @@ class Edits:
 
     def __init__(self, *roots: ir.Expr | None, gpus: Sequence[str]) -> None:
         self._own: list[Callable[[PodInfo], object]] = []
-        self._of_namespaces = False
+        self._namespace: list[tuple[str, str | None]] = []
         # Of one event many pods are asked, one after the other.
         self._last: tuple[Seen, Seen, QueueingHint] = (None, None, QueueingHint.QUEUE)
         for one in ir.walk(*roots):
             if not isinstance(one, ir.Read | ir.KeyedRead) or not one.field.startswith("it."):
                 continue
             field = one.field.removeprefix("it.")
+            key = one.key if isinstance(one, ir.Read) else None  # else it is computed
             if field.startswith("namespace."):
-                self._of_namespaces = True
+                self._namespace.append((field.removeprefix("namespace."), key))
             elif isinstance(one, ir.KeyedRead):
-                kept = field in ("label", "annotation")
-                # All of them: the key is computed.
-                self._own.append(reader_of(f"pod.metadata.{field}s") if kept else _amounts)
+                self._own.append(_WHOLE.get(field, _amounts))
             else:
                 with suppress(UnreadFieldError):  # not the pod's own: it has events of its own
-                    self._own.append(pod_reader(field, one.key, gpus))
+                    self._own.append(pod_reader(field, key, gpus))
 
     def events(self, finer: HintFn | None = None) -> list[ClusterEventWithHint]:
         """The event of such edits; there is none where nothing is read of them."""
         event = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE)
-        known = self._own or self._of_namespaces
+        known = self._own or self._namespace
         return [ClusterEventWithHint(event, self._hint, finer)] if known else []
 
     def _hint(self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
@@ -199,7 +202,7 @@ class Edits:
 
     def _differ(self, before: Seen, after: Seen) -> bool:
         if isinstance(before, Namespace) or isinstance(after, Namespace):
-            return self._of_namespaces
+            return any(_in(before, *one) != _in(after, *one) for one in self._namespace)
         if not isinstance(before, Pod) or not isinstance(after, Pod):
             return True
         try:
@@ -213,7 +216,28 @@ def _amounts(pod: PodInfo) -> object:
     return [one.resources for one in all_containers_of(pod)], pod.pod.spec.tolerations
 
 
-def causes_of(reads: Iterable[str]) -> Cause:
+_WHOLE: Final[Mapping[str, Callable[[PodInfo], object]]] = MappingProxyType(
+    {
+        "label": lambda pod: pod.pod.metadata.labels,
+        "annotation": lambda pod: pod.pod.metadata.annotations,
+    }
+)
+"""What is read of a pod where the key is computed."""
+
+
+def _in(namespace: Seen, part: str, key: str | None) -> object:
+    meta = namespace.metadata if isinstance(namespace, Namespace) else ObjectMeta()
+    values = meta.labels if part == "label" else meta.annotations
+    return values if key is None else (values or {}).get(key)
+
+
+@lru_cache(_KEPT)
+def causes_of(reads: frozenset[str]) -> Cause:
     """The changes of a row that can change the verdict of filters that read these fields."""
-    each = ([_WAKING[one][1] for one in _wakes(read)] or [Cause.ANY] for read in reads)
-    return reduce(or_, chain.from_iterable(each), Cause(0))
+    causes = Cause(0)
+    for read in reads:
+        wakes = _wakes(read)
+        for one in wakes:
+            causes |= _WAKING[one][1]
+        causes |= Cause(0) if wakes else Cause.ANY
+    return causes

@@ -17,16 +17,17 @@ _HEADER: Final = re.compile(rb"^policy:[ \t]*([A-Za-z0-9._/-]+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class PolicyText:
-    """A policy that was found: its file, and what it says."""
+    """A policy that was found: its file, its name and what it says."""
 
     path: Path
+    name: str
     text: bytes
 
-    @property
-    def name(self) -> str:
-        """By its header, else by its file."""
-        found = _HEADER.search(self.text)
-        return found[1].decode() if found else self.path.stem
+
+def name_of(path: Path, text: bytes) -> str:
+    """The name of a policy."""
+    found = _HEADER.search(text)
+    return found[1].decode() if found else path.stem
 
 
 def in_folder(folder: Path) -> list[PolicyText]:
@@ -36,4 +37,5 @@ def in_folder(folder: Path) -> list[PolicyText]:
         OSError: a file cannot be read, or is too long.
     """
     paths = [path for path in sorted(folder.glob(f"*{ENDING}")) if path.is_file()]
-    return [PolicyText(path, bytes_in(path)) for path in paths]
+    texts = [(path, bytes_in(path)) for path in paths]
+    return [PolicyText(path, name_of(path, text), text) for path, text in texts]

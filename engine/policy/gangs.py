@@ -28,13 +28,13 @@ from engine.pods.podinfo import PODS, PodInfo, make_pod_info
 from engine.policy.accounts import amounts_of
 from engine.policy.podreads import epoch_seconds, group_of, number_of
 
-GROUPS: Final = (
-    ClusterEvent(Resource.POD_GROUP, Action.ALL),
-    ClusterEvent(Resource.SCHEDULING_POD_GROUP, Action.ALL),
-)
 #: What can change the terms of a gang that could not start. That a member comes to the queue is no
 #: event: it is tried together with all others.
-EVENTS: Final = (*GROUPS, ClusterEvent(Resource.TARGET_POD, Action.UPDATE))
+EVENTS: Final = (
+    ClusterEvent(Resource.POD_GROUP, Action.ALL),
+    ClusterEvent(Resource.SCHEDULING_POD_GROUP, Action.ALL),
+    ClusterEvent(Resource.TARGET_POD, Action.UPDATE),
+)
 #: A pod that somebody else bound, or labelled on its node, may be the member that is missing.
 JOINED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD | Action.UPDATE_POD_LABEL)
 #: The cluster has more of what a group asks for. A node that comes wakes whom a rule rejected.

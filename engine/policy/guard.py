@@ -14,10 +14,6 @@ _EVERY_SECONDS: Final = 1.0
 _AGAIN_SECONDS: Final = 15.0
 """So long after going back it is looked for what a change before may be to blame for: pods that
 wait are tried again after their backoff."""
-_MOST_CHANGES: Final = 16
-"""Changes in quick succession that are watched."""
-Undo = Callable[[str], bool]
-"""Takes a change and those after it back, for a reason; False: what was before may not return."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +30,27 @@ Measure = Callable[..., Load]
 
 @dataclass(eq=False)
 class Guard:
-    """Compares with how things were when rules changed; implements `scheduler.Background`."""
+    """Compares with how things were when rules changed; implements `scheduler.Background`.
+
+    `go_back` takes why, and how many changes; `watched` how many may be gone back on yet.
+    """
 
     section: GuardSection
     clock: Clock
     measure: Measure
+    go_back: Callable[[str, int], object]
+    watched: Callable[[int], object]
     due: float | None = field(default=None, init=False)
     """When it looks again: every second while a change is watched."""
 
     def __post_init__(self) -> None:
-        # When, until when it is watched, how things were, and how it is taken back.
-        self._changes: list[tuple[float, float, Load, Undo]] = []
+        # When, until when it is watched, and how things were.
+        self._changes: list[tuple[float, float, Load]] = []
 
-    def changed(self, before: Load, undo: Undo) -> None:
+    def changed(self, before: Load) -> None:
         """Other rules are in force from now on; how things were before they woke anybody."""
         now = self.clock.monotonic()
-        self._changes.append((now, now + seconds(self.section.within), before, undo))
-        del self._changes[:-_MOST_CHANGES]
+        self._changes.append((now, now + seconds(self.section.within), before))
         self.due = now + _EVERY_SECONDS
 
     def step(self, deadline: float) -> bool:  # noqa: ARG002 - a few numbers are one step
@@ -59,22 +59,21 @@ class Guard:
         if self.due is None or now < self.due:
             return False
         changes, load = self._changes, self.measure()
-        wrong = [self._wrong(before, load, now - since) for since, _, before, _ in changes]
+        wrong = [self._wrong(before, load, now - since) for since, _, before in changes]
         # The last change since which so much came goes, with those after it. If one before it is to
         # blame, pods are soon rejected again; the errors until now are none of its own.
         bad = max((at for at, why in enumerate(wrong) if why), default=None)
         since, again = load.errors, now
         if bad is not None:
             since, again = changes[bad][2].errors, now + _AGAIN_SECONDS
-            for *_, undo in changes[bad:]:
-                if undo(wrong[bad]):
-                    break
+            self.go_back(wrong[bad], len(changes) - bad)
         self._changes = [
-            (at, max(until, again), Load(before.pending, before.errors + load.errors - since), undo)
-            for at, until, before, undo in changes[:bad]
+            (at, max(until, again), Load(before.pending, before.errors + load.errors - since))
+            for at, until, before in changes[:bad]
             if now < max(until, again)
         ]
         self.due = now + _EVERY_SECONDS if self._changes else None
+        self.watched(len(self._changes))
         return False
 
     def _wrong(self, before: Load, now: Load, after: float) -> str:

@@ -59,10 +59,10 @@ class NodeObjects:
         seen = snapshot.layout, snapshot.objects_version(self._kind)
         if seen == self._seen and len(self._column) == nodes.size:
             return self._column
-        changed = None
-        if seen[0] == self._seen[0] and len(self._column) == nodes.size:
-            changed = snapshot.objects_changed(self._kind, self._seen[1])
-        self._column = np.full(nodes.size, MISSING) if changed is None else self._column.copy()
+        same = seen[0] == self._seen[0] and len(self._column) == nodes.size
+        changed = snapshot.objects_changed(self._kind, self._seen[1]) if same else None
+        full = changed is None
+        self._column = np.full(nodes.size, MISSING) if full else self._column.copy()
         for key in list(objects) if changed is None else changed:
             row = nodes.row(key.removeprefix(self._prefix))
             if row >= 0:

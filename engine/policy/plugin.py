@@ -479,6 +479,7 @@ class PolicyPlugin:
         self, pod: PodInfo, snapshot: Snapshot, row: int, candidates: NDArray[np.intp]
     ) -> list[str]:
         """What each rule that applies to the pod said of this node, one of the candidates."""
+        world = self._worlds.of(snapshot, pod.uid)
         everyone = np.flatnonzero(snapshot.nodes.present)
         said: list[tuple[RuleBase, str]] = []
         for rule, passed in self.masks(pod, snapshot):
@@ -487,7 +488,18 @@ class PolicyPlugin:
         at = np.flatnonzero(candidates == row)
         for score_rule, column in self.line_scores(pod, snapshot, candidates) if len(at) else ():
             said.append((score_rule, f"{column[at[0]]:g} of 100"))
-        return [f"{place_of(one)} {one.text.partition(':')[0]}: {words}" for one, words in said]
+        return [self._told(one, words, world, row) for one, words in said]
+
+    def _told(self, rule: RuleBase, words: str, world: SnapshotWorld, row: int) -> str:
+        """A rule's part in a decision, and how old the samples are that it read of the node."""
+        said = [words]
+        for spec in self.plan.metrics:
+            if f"metric:{spec.name}" in rule.reads and spec.of in OF_NODES:
+                age = float(world.metric_age(spec.id)[row])
+                said.append(
+                    f"no {spec.name}" if math.isnan(age) else f"{spec.name} {age:.0f} s old"
+                )
+        return f"{place_of(rule)} {rule.text.partition(':')[0]}: {', '.join(said)}"
 
     def masks(self, pod: PodInfo, snapshot: Snapshot) -> list[tuple[FilterRule, BoolColumn]]:
         """What each filter that applies to the pod says of all rows."""

@@ -12,6 +12,7 @@ turns for ever.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from dsl import ir
 from dsl.collective import Evictions, QuotaUse
 from dsl.plan import Plan, PreemptRule, RuleBase
+from dsl.reads import reads_of
 from engine.collective.quotas import over_minimum_with_pod, reclaim, without_guaranteed
 from engine.collective.search import Preemption, search
 from engine.collective.victims import Kinds, without
@@ -52,7 +54,7 @@ from engine.plugins.default_preemption import (
 )
 from engine.plugins.hints import queue_if
 from engine.pods.podinfo import PodInfo
-from engine.policy.events import Edits, events_of_reads, follows_others
+from engine.policy.events import Edits, events_of_reads, follows_others, of_pod_alone
 from engine.policy.plugin import Worlds, place_of
 from engine.policy.quotas import Quota, evicted
 
@@ -108,12 +110,15 @@ class PolicyPreemption:
         moved |= _OF_QUOTAS if self._lending else set()
         dropped = set() if follows_others(reads) else {_ON_NODES}
         self._moved = [one for one in sorted(moved, key=str) if one.resource not in dropped]
+        guards = [one.core.guard for one in self._rules] + [one.core.guard for one in binds]
+        alone = of_pod_alone(reads_of(*guards).fields)
+        self._guards_move = self._lending is not None or not alone
         cores = [one.core for one in self._rules]
         # By such rules alone nobody goes who was promised a node before the pod.
         less = self._lending is None and all(map(_less_important, cores))
         self._kept = [] if less else [_KEPT]
-        looks = [core.guard for core in (*cores, *(one.core for one in binds))]
-        looks += [*(core.where for core in cores), *(k.value for core in cores for k in core.order)]
+        orders = [key.value for core in cores for key in core.order]
+        looks = [*guards, *(core.where for core in cores), *orders]
         # Once quotas refuse a pod nobody asks its nodes, which may be what keeps it from evicting.
         self._quotas = [Quota(rule, worlds) for plan in plans for rule in plan.quotas]
         self._nodes = [_FREED, _NODE] if self._quotas else []
@@ -182,10 +187,9 @@ class PolicyPreemption:
     def _concerns(
         self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
     ) -> QueueingHint:
-        """Whether a rule has a say about the pod."""
+        """Whether a rule has a say about the pod, or may have by now."""
         del before, after
-        always = self._lending is not None or bool(self._binders)  # a dry run may be none now
-        return queue_if(always or self._rule_of(pod, snapshot) is not None)
+        return queue_if(self._guards_move or self._rule_of(pod, snapshot) is not None)
 
     def _beside(self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
         """The same for a pod that a quota refuses: others hear of nodes by who rejects them."""
@@ -224,8 +228,8 @@ class PolicyPreemption:
         there = rows[:0] if rejections.ended is None else _once_gone(rows, snapshot, trial)
         if len(there):
             place, evictions = tries[0]
-            row = there[_promised(snapshot)[there].argmin()]  # not all of them one node
-            return _promise(pod, snapshot, Preemption(int(row)), evictions, place)
+            row = _least_promised(there, pod, snapshot)
+            return _promise(pod, snapshot, Preemption(row), evictions, place)
         told: dict[str, str] = {}
         for place, evictions in tries:
             found = self.search(evictions, pod, snapshot, trial, rows)
@@ -328,13 +332,15 @@ def _once_gone(rows: NDArray[np.intp], snapshot: Snapshot, trial: Trial) -> NDAr
     return rows[without(trial, int(rows[0]), snapshot.pods, going).passes(rows)]
 
 
-def _promised(snapshot: Snapshot) -> NDArray[np.int64]:
-    """(N,) how many pods are nominated to each node."""
+def _least_promised(rows: NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> int:
+    """Of some nodes one to which the fewest pods are nominated; which of them is the pod's own."""
     promised = np.zeros(snapshot.nodes.size, np.int64)
     for node, pods in snapshot.nominations.each():
         if (row := snapshot.nodes.row(node)) >= 0:
             promised[row] = len(pods)
-    return promised
+    turn = hashlib.blake2b(pod.uid.encode(), digest_size=8).digest()
+    ties = snapshot.nodes.tie_keys[rows] ^ np.uint64(int.from_bytes(turn))
+    return int(rows[np.lexsort((ties, promised[rows]))[0]])
 
 
 def _promise(

@@ -7,8 +7,10 @@
      │                                    taken, the others refused: told once, their old texts stay
      ├── offer(source, None) or no file in it: refused, its old texts stay
      ├── leave(source): its rules go
-     ├── go_back(to, why): a bundle of before is in force, the new texts are not tried again
-     └── heed(kept): what another process has taken back is so here
+     ├── go_back(why): the bundle of before is in force, the new texts are not tried again
+     ├── heed(kept): what another process has taken back is so here
+     └── the cluster outgrows the size that costs were bounded for ──▶ bounded anew: told, never
+         refused: what is in force stays
 
 A source's texts take effect whole or not at all. No profile has rules before every source that is
 expected for it has texts that are good, its own or those kept from before the start. Compiling is
@@ -24,15 +26,17 @@ from typing import Final
 
 from dsl.analysis import Size
 from dsl.compiler import Compiler
+from dsl.diagnostics import Diagnostic
 from engine.clock import Clock
 from engine.policy.bundle import Bundle, CompileSettings, Refusal, steps_of
 from engine.policy.sources import Source, Texts, decoded
 
+_OF_COST: Final = ("P320", "P321")
 _LOOK_SECONDS: Final = 0.25
 """How often it is looked whether what a bundle waits for is there."""
 _KEPT: Final = "the kept copy"
-_MOST_BARRED: Final = 16
-"""Texts of a source that are known to have been taken back."""
+_MOST_BEFORE: Final = 16
+"""Bundles that changes in quick succession may be taken back to."""
 _TAKEN_BACK: Final = "PoliciesTakenBack"
 Work = Generator[None, None, None]
 
@@ -54,16 +58,20 @@ class Kept:
 class Listener:
     """Who is told: `accepted` puts the bundle in force, before it returns.
 
-    `refused`: a source's texts are not in force. `mended`: they are again those in force. `missing`
-    says what a bundle reads and is not known yet, which begins to be read then; `awaiting` is told
-    that it waits for that.
+    `refused`: a source's texts are not in force. `mended`: they are again those in force. `costly`:
+    the cluster has grown so that policies in force cost more than they should; `outgrown`: it has
+    grown beyond what costs were bounded for until now. `missing` says what
+    a bundle reads and is not known yet, which begins to be read then; `awaiting` is told that it
+    waits for that.
     """
 
     accepted: Callable[[Bundle], None] = lambda _: None
     refused: Callable[[Source, Refusal], None] = lambda _source, _why: None
     mended: Callable[[Source, Bundle], None] = lambda _source, _bundle: None
+    costly: Callable[[Bundle, tuple[Diagnostic, ...]], None] = lambda _bundle, _found: None
     missing: Callable[[Bundle], tuple[str, ...]] = lambda _: ()
     awaiting: Callable[[Bundle, tuple[str, ...]], None] = lambda _bundle, _missing: None
+    outgrown: Callable[[], None] = lambda: None
 
 
 @dataclass(slots=True)
@@ -89,7 +97,6 @@ class _State:
 
 Chosen = dict[str, Texts]
 """Title of a source -> its texts."""
-Before = tuple[Bundle, Chosen]
 
 
 @dataclass(eq=False)
@@ -105,8 +112,8 @@ class Reloader:
 
     def __post_init__(self) -> None:
         self._in_force: Chosen = {}
-        self.before: Before | None = None
-        """What a bundle that is being accepted replaces, to `go_back` to."""
+        self._before: list[tuple[Bundle, Chosen]] = []
+        self._size = Size()
         self._states: dict[str, _State] = {}
         self._kept: Mapping[str, Kept] = {}
         self._awaits: set[str] = set()
@@ -178,20 +185,21 @@ class Reloader:
         if self._states.pop(source.title, None) is not None:
             self._begin()
 
-    def go_back(self, to: Before, why: str) -> bool:
-        """Puts what was in force once in force again, if it is not; False: it may not return.
+    def go_back(self, why: str, changes: int = 1) -> bool:
+        """Puts the bundle of before the last changes in force again; False if there is none.
 
-        What came after it is not tried again before it changes.
+        What came with them is not tried again before it changes.
         """
-        bad, (bundle, goods) = self.bundle, to
-        if bad is None or not self._may_return(goods):
+        bad = self.bundle
+        last, self._before = self._before[-changes:], self._before[:-changes]
+        before = [one for one in last if self._may_return(one[1])]
+        if bad is None or not before or before[0][0].hash == bad.hash:
             return False
-        if bundle.hash == bad.hash:
-            return True
+        bundle, goods = before[0]
         changed = [one for title, one in self._states.items() if one.good != goods.get(title)]
         for state in changed:
             bad_texts = digest(state.good or {})
-            state.barred = (state.barred + bad_texts)[-_MOST_BARRED * len(bad_texts) :]
+            state.barred = (state.barred + bad_texts)[-_MOST_BEFORE * len(bad_texts) :]
             state.good = goods.get(state.source.title)
         self.listener.accepted(bundle)
         self.bundle, self._in_force = bundle, goods
@@ -199,6 +207,10 @@ class Reloader:
             self._refuse(state, _taken_back(state.source, f" (bundle {bad.hash}): {why}"))
         self._begin()
         return True
+
+    def keep_before(self, changes: int) -> None:
+        """No more than the last changes can be gone back on from now on."""
+        self._before = self._before[max(0, len(self._before) - changes) :]
 
     def _may_return(self, goods: Chosen) -> bool:
         """Not where a source has left, or where these were taken back themselves."""
@@ -291,6 +303,8 @@ class Reloader:
     def step(self, deadline: float) -> bool:
         """Compiles until the deadline; True if there is more to do."""
         self._come_in()
+        if self._work is None and self._is_outgrown():
+            self._work = self._bound_anew()
         while self._work is not None:
             work = self._work
             try:
@@ -309,6 +323,7 @@ class Reloader:
 
     def _settle(self) -> Work:
         """Finds which of the newest texts can be in force together, and puts them in force."""
+        self._size = Size.for_cluster(*self.there())
         newest = {title: new for title, one in self._states.items() if (new := one.newest)}
         together = {**self._goods(), **newest}
         if self.bundle is not None and together == self._in_force:
@@ -380,8 +395,7 @@ class Reloader:
             for source, texts in chosen.items()
             for name, text in texts.items()
         }
-        size = Size.for_cluster(*self.there())
-        return steps_of(self.compiler, files, self.settings, size, title)
+        return steps_of(self.compiler, files, self.settings, self._size, title)
 
     def _take(self, bundle: Bundle, chosen: Chosen) -> None:
         """Lets a bundle come into force, or says that it is."""
@@ -406,10 +420,12 @@ class Reloader:
                 self.listener.awaiting(bundle, missing)
             return
         self._next, self.awaited = None, ()
-        self.before = None if self.bundle is None else (self.bundle, self._in_force)
+        # No guard watches those of namespaces, of which there may be thousands.
+        if self.bundle is not None and not self.settings.tenant:
+            self._before = [*self._before, (self.bundle, self._in_force)][-_MOST_BEFORE:]
         self._mended(chosen)
         self.listener.accepted(bundle)
-        self.bundle, self.before = bundle, None
+        self.bundle = bundle
 
     def _mended(self, chosen: Chosen) -> list[_State]:
         """These texts are in force; the sources whose refusal is over with that."""
@@ -439,6 +455,25 @@ class Reloader:
 
     def _goods(self) -> Chosen:
         return {title: one.good for title, one in self._states.items() if one.good is not None}
+
+    # ---- what it costs -----------------------------------------------------------------------
+
+    def _is_outgrown(self) -> bool:
+        nodes, pods = self.there()
+        grown = nodes > self._size.nodes or pods > self._size.pods
+        return self.bundle is not None and grown
+
+    def _bound_anew(self) -> Work:
+        assert self.bundle is not None
+        self._size = Size.for_cluster(*self.there())
+        self.listener.outgrown()
+        made = yield from steps_of(
+            self.compiler, self.bundle.files, self.settings, self._size, "policies"
+        )
+        found = made.warnings if isinstance(made, Bundle) else made.diagnostics
+        costly = tuple([one for one in found if one.code in _OF_COST])
+        if costly:
+            self.listener.costly(self.bundle, costly)
 
 
 def digest(files: Texts) -> str:

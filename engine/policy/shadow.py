@@ -27,6 +27,8 @@ from numpy.typing import NDArray
 from dsl.plan import ConditionRule, Plan, RuleBase, stop_by
 from engine.clock import Clock
 from engine.framework.decision import Placed
+from engine.framework.edge import BindOutcome
+from engine.framework.effects import Bind
 from engine.framework.frameworks import Frameworks
 from engine.framework.keycolumn import NOWHERE, steps_of
 from engine.framework.runtime import Framework, best_tier
@@ -47,7 +49,7 @@ FIRST_SECONDS: Final = 5.0
 EVERY_SECONDS: Final = 60.0
 _SHOWN: Final = 6
 _MOST_MEMBERS: Final = 10_000
-"""Members of gangs that are known to be counted already."""
+"""Members of gangs whose binding is waited for; those that go before it are forgotten so."""
 _OUTCOMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "rejected": "would have rejected the node",
@@ -103,6 +105,19 @@ class _Tried:
     tally: Tally = field(default_factory=Tally)
     told: str = ""
     faulty: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a policy would have done with one pod; a `sample` is of one that it would have moved.
+
+    Without `rules` there was no time to look at the pod.
+    """
+
+    tally: Tally
+    rules: Mapping[str, Sequence[RuleBase]] | None = None
+    sample: str = ""
+    elsewhere: bool = False
 
 
 class _Case:
@@ -226,12 +241,11 @@ class Shadow:
         self._tried: dict[str, _Tried] = {}
         # Seconds that may be spent, and until when they are counted.
         self._left, self._at = MOST_SAVED, self.clock.monotonic()
-        self._members: dict[str, None] = {}
+        self._members: dict[str, Sequence[_Found]] = {}
 
     def use(self, plans: Sequence[Plan]) -> None:
         """These policies are there now; one that is as before goes on with its tally."""
         before, self._tried = self._tried, {}
-        self._members.clear()
         for plan in plans:
             concerns = in_shadow(plan)
             if concerns is None:
@@ -265,63 +279,87 @@ class Shadow:
     def placed(self, placed: Placed) -> None:
         """Tries the policies on a pod that got a node, as long as there is time for it.
 
-        A member of a gang may lose it again with the others, and counts the first time alone.
+        A member of a gang may lose it again with the others, so it counts once it is bound.
         """
-        frameworks, pod = self.frameworks(), placed.decision.pod
-        if not self._tried or placed.decision.node is None or frameworks is None:
+        if not self._tried or placed.decision.node is None:
             return
-        if placed.as_member and self._is_known(pod.uid):
+        found = self._found(placed)
+        if not placed.as_member:
+            self._enter(found)
             return
-        now = self.clock.monotonic()
+        if len(self._members) >= _MOST_MEMBERS:
+            del self._members[next(iter(self._members))]
+        self._members[placed.decision.pod.uid] = found
+
+    def ended(self, effect: Bind, outcome: BindOutcome, _why: str) -> None:
+        """An observer of bindings."""
+        uid = effect.pod.uid
+        if uid in self._members and outcome is BindOutcome.BOUND:
+            self._enter(self._members.pop(uid))
+
+    def _enter(self, found: Sequence[_Found]) -> None:
+        """Counts a pod."""
+        if self.due is None:
+            first = not any(one.told for one in self._tried.values())
+            wait = FIRST_SECONDS if first else EVERY_SECONDS
+            self.due = self.clock.monotonic() + wait
+        for count in {Count.SHADOW_PODS if one.rules else Count.SHADOW_LEFT_OUT for one in found}:
+            self.telemetry.add(count)
+        for what in found:
+            self._count(what)
+
+    def _found(self, placed: Placed) -> Sequence[_Found]:
+        now, frameworks = self.clock.monotonic(), self.frameworks()
+        if frameworks is None:
+            return ()
         self._left, self._at = min(MOST_SAVED, self._left + SHARE * (now - self._at)), now
-        suffices, counts = self._left > 0, set[Count]()
+        suffices, pod = self._left > 0, placed.decision.pod
+        found: list[_Found] = []
         for name, one in self._tried.items():
             try:
                 if not one.concerns(self.worlds.subject(pod, placed.snapshot)):
                     continue  # a canary, and in force for this pod
-                if suffices:
-                    self._try(one, placed, frameworks.of(pod))
-                else:
-                    one.tally.left_out += 1
-                counts.add(Count.SHADOW_PODS if suffices else Count.SHADOW_LEFT_OUT)
+                looked = _try(one, placed, frameworks.of(pod)) if suffices else _Found(one.tally)
+                found.append(looked)
             except Exception:
                 self.telemetry.add(Count.PLUGIN_ERRORS)
                 if not one.faulty:
-                    words = "shadow of %s fails, and abstains for that pod"
-                    log.warning(words, name, exc_info=True)
+                    log.warning(
+                        "shadow of %s fails, and abstains for that pod", name, exc_info=True
+                    )
                 one.faulty = True
-        for count in counts:
-            self.telemetry.add(count)
         self._left -= self.clock.monotonic() - now
-        if self.due is None:
-            first = not any(one.told for one in self._tried.values())
-            self.due = now + (FIRST_SECONDS if first else EVERY_SECONDS)
+        return found
 
-    def _is_known(self, member: str) -> bool:
-        known = member in self._members
-        self._members[member] = None
-        if len(self._members) > _MOST_MEMBERS:
-            del self._members[next(iter(self._members))]
-        return known
-
-    def _try(self, one: _Tried, placed: Placed, framework: Framework) -> None:
-        """Counts what the policy would have done with the pod."""
-        case, tally = _Case(one.plugin, placed, framework), one.tally
-        held, rejected = case.holding(), case.rejecting()
-        winner, moved = case.winner(rejects=bool(rejected))
-        for verdict, rule in case.after():
-            (held if verdict == "wait" else rejected).append(rule)
+    def _count(self, found: _Found) -> None:
+        tally = found.tally
+        if found.rules is None:
+            tally.left_out += 1
+            return
         tally.pods += 1
-        for outcome, rules in {"held": held, "rejected": rejected, "moved": moved}.items():
+        for outcome, rules in found.rules.items():
             for rule in rules:
                 tally.rules[outcome][place_of(rule)] += 1
                 self.telemetry.count(SHADOW_OUTCOMES, outcome, rule.source.name, str(rule.line))
-        name, row = placed.snapshot.nodes.name, placed.decision.row
-        if winner != row:
-            tally.elsewhere += winner >= 0
-            tally.nowhere += winner < 0
-            there = f" on {name(winner)} instead of" if winner >= 0 else ", which is on"
-            tally.sample = f", such as {case.pod.key}{there} {name(row)}"
+        if found.sample:
+            tally.elsewhere += found.elsewhere
+            tally.nowhere += not found.elsewhere
+            tally.sample = found.sample
+
+
+def _try(one: _Tried, placed: Placed, framework: Framework) -> _Found:
+    case = _Case(one.plugin, placed, framework)
+    held, rejected = case.holding(), case.rejecting()
+    winner, moved = case.winner(rejects=bool(rejected))
+    for verdict, rule in case.after():
+        (held if verdict == "wait" else rejected).append(rule)
+    rules, sample = {"held": held, "rejected": rejected}, ""
+    name, row = placed.snapshot.nodes.name, placed.decision.row
+    if winner != row:
+        rules["moved"] = moved
+        there = f" on {name(winner)} instead of" if winner >= 0 else ", which is on"
+        sample = f", such as {case.pod.key}{there} {name(row)}"
+    return _Found(one.tally, rules, sample, elsewhere=winner not in (row, -1))
 
 
 def _place(plan: Plan) -> tuple[int, str]:

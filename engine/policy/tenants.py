@@ -30,6 +30,8 @@ from engine.policy.sources import (
 _LOG = logging.getLogger(__name__)
 _PAUSE: Final = 0.5
 """Seconds between two changes of what is in force, as each costs all pods a little."""
+_LOOK_SECONDS: Final = 1.0
+"""How often it is looked whether the cluster has outgrown what costs were bounded for."""
 Make = Callable[[Source, Callable[[Bundle], None]], Reloader]
 
 
@@ -57,7 +59,7 @@ class Tenants:
         self._working: dict[str, Reloader] = {}
         self._kept: Mapping[str, Kept] | None = None
         self._listed = self._is_ready = self._news = False
-        self._next = clock.monotonic()
+        self._next = self._look = clock.monotonic()
         self._coming: Work | None = None
 
     # ---- what comes --------------------------------------------------------------------------
@@ -152,6 +154,10 @@ class Tenants:
             if next(self._coming, self) is self:
                 self._coming = None
             return True
+        now = self._clock.monotonic()
+        if now >= self._look:
+            self._look = now + _LOOK_SECONDS
+            self._working = {**self._tenants, **self._working}
         for namespace, one in list(self._working.items()):
             if one.step(deadline):
                 return True

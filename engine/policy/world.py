@@ -179,6 +179,7 @@ class SnapshotWorld:
         self._kept = kept
         self._others: dict[str, SnapshotWorld] = {}
         self._made: dict[tuple[str, str | None], FloatColumn] = {}
+        self._texts: dict[tuple[str, str | None], CodeColumn] = {}
 
     @property
     def pod_node(self) -> NDArray[np.int32]:
@@ -212,6 +213,12 @@ class SnapshotWorld:
         return column
 
     def node_text(self, field: str, key: str | None) -> CodeColumn:
+        column = self._texts.get((field, key))
+        if column is None:
+            column = self._texts[field, key] = self._node_text(field, key)
+        return column
+
+    def _node_text(self, field: str, key: str | None) -> CodeColumn:
         nodes = self.snapshot.nodes
         if field == "node.label" and key is not None:
             return nodes.text(*label_column(key))

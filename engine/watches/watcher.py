@@ -137,8 +137,12 @@ class Watcher:
         return tuple([text for key in wanted if (text := self._running[key][0].awaited())])
 
     def keep(self, needs: Needs) -> None:
-        """This is what the policies in force need: everything else ends."""
+        """This is what the policies in force need: everything else ends.
+
+        Policies that come back without having been asked for begin what they need here.
+        """
         self._kept = needs
+        self.want(needs)
         self._wanted.clear()
         wanted = {key for key, _ in self._sources(needs)}
         for key in self._running.keys() - wanted:

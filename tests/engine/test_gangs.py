@@ -23,6 +23,7 @@ from engine.objects import from_builtins
 from engine.objects.storage import StorageClass
 from engine.objects.workloads import PodGroup
 from engine.pods.podinfo import make_pod_info
+from engine.policy import gangs
 from engine.policy.accounts import MOST_NAMED
 from engine.queue import SubQueue
 from tests.builders import make_node, pod_object
@@ -575,23 +576,6 @@ async def test_members_that_wait_follow_what_their_group_asks_for(minimum, words
     assert (len(made.scheduler.waiting_pods), words in condition(made, "t-2")) == (0, True)
 
 
-async def test_a_gang_that_starts_as_its_group_asks_for_less_has_failed_no_more():
-    made = world(f"{COSCHEDULING} wait 60s reject above 34% missing", nodes=("n1", "n2"))
-    before = pod_group("train", 3)
-    made.handlers.of(Resource.POD_GROUP).on_add(before)
-    for number in range(3):
-        labelled(made, number, cpu="1500m")
-    await made.turn()
-    await made.turn(after=61.0)
-    await made.turn(after=400.0)
-    assert len(made.scheduler.waiting_pods) == 2
-    assert len(made.cache.store("GangFailure").objects) == 1
-    made.handlers.of(Resource.POD_GROUP).on_update(before, pod_group("train", 2))
-    await made.turn(after=11.0)
-    assert len(made.edge.binds) == 2
-    assert not made.cache.store("GangFailure").objects
-
-
 async def test_a_group_with_a_timeout_of_zero_waits_as_long_as_the_policy_says():
     made = world(f"{COSCHEDULING} wait 60s reject above 34% missing", nodes=("n1", "n2"))
     group = pod_group("train", 3, scheduleTimeoutSeconds=0)
@@ -999,6 +983,25 @@ async def test_only_room_for_all_that_its_group_asks_for_wakes_a_gang():
     made.handlers.nodes.on_update(after, make_node("n2", cpu="400m"))
     await made.turn()
     assert sorted(made.edge.binds) == [("t-0", "n1"), ("t-1", "n1")]
+
+
+async def test_of_gangs_that_wait_those_are_asked_again_whose_group_changed(monkeypatch):
+    made = world("gang: by pod.group min group.min_member wait 9m reject above 90% missing")
+    handler, asked, real = made.handlers.of(Resource.POD_GROUP), [], gangs._membership
+    for name in ("a", "b", "c"):
+        handler.on_add(pod_group(name, 2))
+        made.comes(name, labels={"scheduling.x-k8s.io/pod-group": name}, cpu="100m")
+        made.comes(f"{name}-large", labels={"scheduling.x-k8s.io/pod-group": name}, cpu="99")
+    await made.turn()
+    assert len(made.scheduler.waiting_pods) == 3
+    made.scheduler.gangs.holds.check()
+    monkeypatch.setattr(
+        gangs, "_membership", lambda *about: asked.append(about[2].name) or real(*about)
+    )
+    handler.on_add(pod_group("b", 1))
+    handler.on_add(pod_group("other", 1))
+    made.scheduler.gangs.holds.check()
+    assert asked == ["b"]
 
 
 async def test_of_thousands_of_resources_that_a_group_asks_for_some_are_looked_at(monkeypatch):

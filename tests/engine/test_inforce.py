@@ -202,7 +202,7 @@ def test_a_follower_keeps_no_bundles_of_before_and_nothing_to_tell_of_what_is_go
             pass
         assert list(in_force._untold) == [f"ConfigMap berth/m{number}"]
         handler.on_delete(config_map)
-    assert in_force.reloader.before is None
+    assert not in_force.reloader._before
 
 
 @pytest.mark.parametrize(

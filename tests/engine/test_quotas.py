@@ -474,6 +474,17 @@ async def test_pods_of_a_deleted_node_are_not_counted_as_reclaimable():
     assert made.edge.evictions == []
 
 
+async def test_beyond_its_minimum_a_namespace_replaces_its_own_less_important_pods():
+    made = Quotas(ELASTIC, a=("2", "4"), b=("2", "4"))
+    for number in range(3):
+        made.runs(f"a{number}", priority=number)
+    made.runs("b0", "b")
+    made.comes("high", namespace="a", cpu="1", priority=10)
+    made.comes("low", namespace="a", cpu="1", priority=-1)
+    await settle(made)
+    assert made.edge.evictions == ["a0"]
+
+
 async def test_pods_on_several_nodes_lend_and_the_node_with_enough_of_them_is_taken():
     made = Quotas(ELASTIC, nodes=("n1", "n2"), cpu="6", a=("2", "8"), b=("6", "8"))
     for number in range(6):

@@ -836,6 +836,8 @@ class TestConfiguration:
         ("script", "said"),
         [
             ("sleep 60 & echo $! > $PIDS; wait", "it did not exit within 0.5 s"),
+            ("yes", "its output is longer than 1048576 bytes"),
+            ("yes >&2", "its output is longer than 1048576 bytes"),
             ("echo oops", "JSON is malformed"),
             ("printf '\\377'", "malformed"),
             ("echo {}", "missing required field"),
@@ -877,20 +879,21 @@ class TestConfiguration:
         async with serving(check) as server, session_to(server, exec=run) as session:
             assert (await session.request("GET", "/x")).status == 200
 
-    async def test_a_kubeconfig_that_was_renewed_is_read_after_a_401(self, tmp_path: Path):
+    async def test_a_kubeconfig_that_turns_to_another_cluster_keeps_this_one(self, tmp_path: Path):
         async def check(request: web.Request) -> web.StreamResponse:
-            good = request.headers["Authorization"] == "Bearer t2"
-            return web.Response(status=200 if good else 401)
+            told.append(request.headers["Authorization"])
+            return web.Response(status=200 if len(told) == 2 else 401)
 
-        file = tmp_path / "config"
+        file, told = tmp_path / "config", []
         async with serving(check) as server:
-            for token in ("t1", "t2"):
+            for token in ("of-this", "of-another"):
                 config = kubeconfig(f"http://127.0.0.1:{server.port}", token=token)
                 file.write_text(yaml.safe_dump(config))
-                if token == "t1":
+                if token == "of-this":
                     session = await Session.from_kubeconfig(file)
-            assert (await session.request("GET", "/x")).status == 200
+            await session.request("GET", "/x")
             await session.close()
+        assert set(told) == {"Bearer of-this"}
 
     @pytest.mark.parametrize("command", ["./token", "bin/../token", "{}/token"])
     async def test_a_program_is_found_from_the_folder_of_its_kubeconfig(

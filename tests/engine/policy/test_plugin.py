@@ -546,11 +546,11 @@ def told(cluster, pod):
 def test_each_rule_tells_its_part_of_a_decision():
     cluster = Cluster({"one.policy": FILTER, "two.policy": SCORE})
     cluster.samples.put("bandwidth", {"a": 10.0, "b": 40.0, "c": 0.0}, at=NOW - 7)
-    assert told(cluster, make_pod("redis")) == ["two.policy:1 score: 100 of 100"]
+    assert told(cluster, make_pod("redis")) == ["two.policy:1 score: 100 of 100, bandwidth 7 s old"]
     # The maximum is that of the nodes that every filter left, in another file or not.
     assert told(cluster, make_pod("nginx")) == [
         "one.policy:1 filter: 1 of 3 nodes pass",
-        "two.policy:1 score: 0 of 100",
+        "two.policy:1 score: 0 of 100, bandwidth 7 s old",
     ]
 
 

@@ -51,6 +51,7 @@ class World:
         self.clock = clock or ManualClock()
         self.told = []
         self.there = 3, 10
+        self.outgrown = 0
         self.lacks = ()
         self.reloader = Reloader(
             compiler(),
@@ -59,13 +60,18 @@ class World:
                 self._accepted,
                 self._refused,
                 self._mended,
+                self._costly,
                 lambda _: self.lacks,
                 lambda bundle, lacking: self.told.append(("awaiting", bundle.hash, lacking)),
+                self._outgrown,
             ),
             self.clock,
             lambda: self.there,
         )
         self.reloader.expect(ONLY)
+
+    def _outgrown(self):
+        self.outgrown += 1
 
     def _accepted(self, bundle):
         # The new bundle is compared with the one in force while it is put in force.
@@ -77,6 +83,13 @@ class World:
 
     def _mended(self, source, bundle):
         self.told.append(("mended", bundle.hash))
+
+    def _costly(self, bundle, found):
+        self.told.append(("costly", bundle.hash, [one.code for one in found]))
+
+    def grown(self, nodes, pods):
+        self.there = nodes, pods
+        return self.worked()
 
     def offer(self, files):
         self.reloader.offer(ONLY, files)
@@ -642,11 +655,25 @@ def test_a_file_whose_name_is_no_text_is_a_policy_all_the_same(tmp_path):
     assert [plan.name for plan in bundle.plans] == [r"\xff"]
 
 
+def test_costs_are_bounded_anew_when_the_cluster_outgrows_them_and_nothing_is_switched_off():
+    world = World()
+    ((bundle, _),) = world.offer(DEAR)
+    assert bundle.warnings == ()
+    assert world.grown(900, 20_000) == [], "that is what they were bounded for"
+    assert world.grown(1_100, 100) == [], "that is not too much yet"
+    assert world.grown(2_300, 100) == [("costly", bundle.hash, ["P320"])]
+    assert world.grown(4_500, 100) == [], "twice of what there was has been bounded"
+    assert world.grown(9_000, 100) == [("costly", bundle.hash, ["P321"])]
+    assert (world.reloader.bundle, world.outgrown) == (bundle, 3), "each time it is told of"
+    assert world.grown(10, 10) == world.grown(9_000, 100) == []
+
+
 def test_a_large_cluster_is_what_new_texts_are_bounded_for():
     world = World()
     world.there = 9_000, 20_000
     (refusal,) = world.offer(DEAR)
     assert [one.code for one in refusal.diagnostics] == ["P321"]
+    assert world.grown(50_000, 20_000) == [], "nothing is in force"
 
 
 # ---- what is no policy ---------------------------------------------------------------------------

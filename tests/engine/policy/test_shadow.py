@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -46,6 +48,7 @@ class Tried:
         )
         self.shadow.use(compiled(self.files).plans)
         self.world.scheduler.observe(self.shadow.placed)
+        self.world.scheduler.observe_bindings(self.shadow.ended)
         self.world.scheduler.add_background(self.shadow)
 
     async def places(self, *names, **how):
@@ -120,14 +123,20 @@ async def test_a_pod_that_would_fit_nowhere_and_a_prefilter_are_told():
     assert dict(tally.rules["rejected"]) == {"p1.policy:2": 1, "p1.policy:3": 1}
 
 
-async def test_members_of_a_gang_are_counted_once_however_often_it_is_tried():
+async def test_members_of_a_gang_are_counted_when_they_are_bound_and_once():
     made = Tried("mode: shadow\nfilter: node.label zone=z3\n", "gang: by pod.label[gang] min 4\n")
     pods = ("g-1", "g-2", "g-3", "g-4")
     assert await made.places(*pods, labels={"gang": "g"}, cpu="3") == []
+    assert made.tally().pods == 0
+    plugin = weakref.ref(made.shadow._tried["p1"].plugin)
+    made.shadow.use(compiled(made.files).plans)
+    gc.collect()
+    assert plugin() is None, "who is not bound yet keeps neither rules that are gone nor a cluster"
     made.world.handlers.nodes.on_add(make_node("n4", cpu="4", labels={"zone": "z4"}))
     made.world.clock.advance(20.0)
     assert len(await made.places()) == 4
-    assert made.tally().pods == 4
+    tally = made.tally()
+    assert (tally.pods, dict(tally.rules["rejected"])) == (4, {"p1.policy:2": 3})
 
 
 async def test_gates_permits_reserves_and_dry_runs_only_count():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import UTC
-from functools import partial
 
 import pytest
 
@@ -39,11 +38,11 @@ BROKEN = {"t.policy": "filter: node.lable test=test\n"}
 
 class World:
     def __init__(self, *expected, kept=None):
-        self.told, self.befores = [], []
+        self.told = []
         self.reloader = Reloader(
             compiler(),
             compile_settings(BerthDocument()),
-            Listener(self._accepted, self._refused, self._mended),
+            Listener(self._accepted, self._refused, self._mended, self._costly),
             ManualClock(),
             lambda: (3, 10),
         )
@@ -53,20 +52,15 @@ class World:
 
     def _accepted(self, bundle):
         self.told.append(bundle)
-        self.befores += [self.reloader.before] if self.reloader.before else []
-
-    def goes_back(self, changes=1):
-        """Whether other rules are in force once the last changes are taken back."""
-        was, last = self.reloader.bundle, self.befores[-changes:]
-        del self.befores[-changes:]
-        any(self.reloader.go_back(one, "pending pods rose") for one in last)
-        return self.reloader.bundle is not was
 
     def _refused(self, source, refusal):
         self.told.append((source, refusal.reason))
 
     def _mended(self, source, bundle):
         self.told.append((source, "mended"))
+
+    def _costly(self, bundle, found):
+        raise AssertionError(found)
 
     def worked(self):
         while self.reloader.step(1e9):
@@ -290,7 +284,7 @@ def test_a_change_is_taken_back_and_not_tried_again_before_it_changes():
     world.offer(A, TEST)
     (first,) = world.offer(B, {"b.policy": "score: 1\n"})
     world.offer(A, OTHER)
-    assert world.goes_back()
+    assert world.reloader.go_back("pending pods rose")
     assert world.worked() == [first, (A, "PoliciesTakenBack")]
     assert "pending pods rose; it is not tried again" in world.reloader.refusal_of(A).text
     (bundle,) = world.offer(B, {"b.policy": "score: 2\n"})
@@ -304,7 +298,7 @@ def test_a_change_is_taken_back_and_not_tried_again_before_it_changes():
 def test_the_first_rules_cannot_be_taken_back():
     world = World(A)
     world.offer(A, TEST)
-    assert not world.goes_back()
+    assert not world.reloader.go_back("pending pods rose")
     assert world.worked() == []
 
 
@@ -312,7 +306,7 @@ def test_what_was_taken_back_is_not_tried_again_after_a_restart():
     world = World(A)
     world.offer(A, TEST)
     world.offer(A, OTHER)
-    world.goes_back()
+    world.reloader.go_back("errors rose")
     kept = lastgood.unpack(lastgood.pack(world.reloader.kept()))
     again = World(A, kept={})
     again.reloader.restore(kept)
@@ -327,10 +321,10 @@ def test_several_changes_are_taken_back_at_a_stroke():
     (first,) = world.offer(B, {"b.policy": "score: 1\n"})
     world.offer(A, OTHER)
     world.offer(B, {"b.policy": "score: 2\n"})
-    assert world.goes_back(2)
+    assert world.reloader.go_back("pending pods rose", 2)
     told = world.worked()
     assert told == [first, (A, "PoliciesTakenBack"), (B, "PoliciesTakenBack")]
-    assert not world.goes_back(), "what was before went well once"
+    assert not world.reloader.go_back("pending pods rose"), "what was before went well once"
 
 
 def test_of_two_changes_the_last_goes_first_and_stays_away_when_the_other_goes_too():
@@ -339,9 +333,9 @@ def test_of_two_changes_the_last_goes_first_and_stays_away_when_the_other_goes_t
     (first,) = world.offer(B, SORTS)
     (second,) = world.offer(A, OTHER)
     world.offer(A, BANNED)
-    assert world.goes_back()
+    assert world.reloader.go_back("pending pods rose")
     assert world.worked() == [second, (A, "PoliciesTakenBack")]
-    assert world.goes_back()
+    assert world.reloader.go_back("pending pods rose")
     assert world.worked()[0] == first
     (bundle,) = world.offer(B, ALSO_SORTS)
     assert bundle.files["x/a/t.policy"] == TEST["t.policy"]
@@ -352,7 +346,7 @@ def test_an_edit_that_is_being_compiled_is_not_lost_when_what_was_before_is_take
     world.offer(A, TEST)
     world.offer(A, OTHER)
     world.reloader.offer(A, BANNED)
-    assert world.goes_back()
+    assert world.reloader.go_back("pending pods rose")
     assert world.worked()[-1].files["x/a/t.policy"] == BANNED["t.policy"]
     assert world.reloader.refusal_of(A) is None
 
@@ -362,7 +356,7 @@ def test_what_was_put_right_by_hand_is_not_taken_back():
     world.offer(A, TEST)
     world.offer(A, OTHER)
     world.offer(A, TEST)
-    assert not world.goes_back(2)
+    assert not world.reloader.go_back("pending pods rose", 2)
     assert world.reloader.refusal_of(A) is None
 
 
@@ -370,8 +364,9 @@ def test_what_was_put_right_by_hand_does_not_come_back_with_a_change_before_it()
     world = World(A)
     for files in (TEST, OTHER, BANNED, OTHER):
         world.offer(A, files)
-    assert not world.goes_back(2)
-    assert world.goes_back()
+    assert not world.reloader.go_back("pending pods rose", 2)
+    world.reloader.keep_before(1)
+    assert world.reloader.go_back("pending pods rose")
     assert world.reloader.bundle.files["x/a/t.policy"] == TEST["t.policy"]
 
 
@@ -381,7 +376,7 @@ def test_the_rules_of_a_source_that_has_left_do_not_come_back():
     world.offer(B, SORTS)
     world.reloader.leave(B)
     world.worked()
-    assert not world.goes_back()
+    assert not world.reloader.go_back("pending pods rose")
     assert world.files == ["x/a/t.policy"]
 
 
@@ -389,7 +384,7 @@ def test_what_was_taken_back_of_a_source_without_any_other_texts_is_kept_too():
     world = World(A)
     world.offer(A, TEST)
     world.offer(B, SORTS)
-    world.goes_back()
+    world.reloader.go_back("errors rose")
     again = World(A, kept={})
     again.reloader.restore(lastgood.unpack(lastgood.pack(world.reloader.kept())))
     again.reloader.offer(A, TEST)
@@ -404,13 +399,25 @@ def test_what_the_leader_before_took_back_does_not_rule_under_the_next():
         world.offer(A, TEST)
         world.offer(B, SORTS)
         world.offer(A, OTHER)
-    leader.goes_back()
+    leader.reloader.go_back("pending pods rose")
     follower.reloader.heed(leader.reloader.kept())
     bundle, refused = follower.worked()
     assert bundle.files["x/a/t.policy"] == TEST["t.policy"]
     assert refused == (A, "PoliciesTakenBack")
-    assert not follower.goes_back(), "that would bring it back"
+    assert not follower.reloader.go_back("pending pods rose"), "that would bring it back"
     assert follower.reloader.kept() == leader.reloader.kept()
+
+
+def test_nothing_is_kept_of_changes_that_are_not_gone_back_on_any_more():
+    world = World(A)
+    for files in (TEST, OTHER, TEST):
+        world.offer(A, files)
+    world.reloader.keep_before(1)
+    assert world.reloader.go_back("pending pods rose", 2)
+    assert list(world.worked()[0].files.values()) == list(OTHER.values())
+    world.offer(A, SORTS)
+    world.reloader.keep_before(0)
+    assert not world.reloader.go_back("pending pods rose")
 
 
 class Watched:
@@ -419,18 +426,13 @@ class Watched:
     def __init__(self, **settings):
         self.clock = ManualClock()
         self.load = Load(3, 1)
-        self.back, self.changes = [], 0
+        self.back, self.watched = [], []
         section = GuardSection(within="60s", **settings)
-        self.guard = Guard(section, self.clock, lambda: self.load)
+        told = self._go_back, self.watched.append
+        self.guard = Guard(section, self.clock, lambda: self.load, *told)
 
-    def changed(self):
-        self.guard.changed(self.load, partial(self._undo, self.changes))
-        self.changes += 1
-
-    def _undo(self, first, why):
-        changes, self.changes = self.changes - first, first
+    def _go_back(self, why, changes):
         self.back.append(why if changes == 1 else (why, changes))
-        return True
 
     def after(self, seconds, load):
         self.load = load
@@ -442,7 +444,7 @@ class Watched:
 def test_a_guard_takes_back_what_makes_pods_wait_and_only_once():
     watched = Watched(pending=50)
     assert watched.guard.due is None
-    watched.changed()
+    watched.guard.changed(watched.load)
     assert watched.after(0.5, Load(500, 900)) == [], "it looks once a second"
     assert watched.after(0.5, Load(52, 900)) == []
     assert watched.after(1.0, Load(53, 900)) == [
@@ -454,11 +456,11 @@ def test_a_guard_takes_back_what_makes_pods_wait_and_only_once():
 
 def test_a_guard_looks_at_errors_and_no_longer_than_it_is_told():
     watched = Watched(errors=10)
-    watched.changed()
+    watched.guard.changed(watched.load)
     assert watched.after(60.0, Load(900, 10)) == []
     assert watched.guard.due is None
     assert watched.after(1.0, Load(900, 900)) == []
-    watched.changed()
+    watched.guard.changed(watched.load)
     assert watched.after(1.0, Load(900, 910)) == [
         "errors rose from 900 to 910 in 1 s; the limit is +10"
     ]
@@ -466,9 +468,9 @@ def test_a_guard_looks_at_errors_and_no_longer_than_it_is_told():
 
 def test_a_change_that_follows_another_does_not_hide_what_that_one_did():
     watched = Watched(pending=50)
-    watched.changed()
+    watched.guard.changed(watched.load)
     watched.after(30.0, Load(40, 1))
-    watched.changed()
+    watched.guard.changed(watched.load)
     assert watched.after(20.0, Load(53, 1)) == [
         ("pending pods rose from 3 to 53 in 50 s; the limit is +50", 2)
     ]
@@ -478,11 +480,11 @@ def test_a_change_that_follows_another_does_not_hide_what_that_one_did():
 def test_the_last_change_since_which_too_much_came_is_taken_back_first():
     watched = Watched(pending=50, errors=10)
     for _ in range(2):
-        watched.changed()
+        watched.guard.changed(watched.load)
         watched.after(10.0, Load(3, 1))
     watched.after(10.0, Load(60, 9))
     assert watched.back == ["pending pods rose from 3 to 60 in 20 s; the limit is +50"]
-    assert len(watched.guard._changes) == 1
+    assert watched.watched[-1] == 1
     watched.after(1.0, Load(10, 18))
     assert len(watched.back) == 1, "what came with the other is none of its own"
     watched.after(1.0, Load(60, 18))
@@ -492,16 +494,16 @@ def test_the_last_change_since_which_too_much_came_is_taken_back_first():
 
 def test_a_change_whose_time_is_up_when_a_later_one_is_taken_back_is_looked_at_once_more():
     watched = Watched(pending=50)
-    watched.changed()
+    watched.guard.changed(watched.load)
     watched.after(59.5, Load(3, 1))
-    watched.changed()
+    watched.guard.changed(watched.load)
     assert len(watched.after(1.0, Load(60, 1))) == 1
     assert watched.after(10.0, Load(60, 1))[1:] == [
         "pending pods rose from 3 to 60 in 70 s; the limit is +50"
     ]
-    watched.changed()
+    watched.guard.changed(watched.load)
     watched.after(59.5, Load(60, 1))
-    watched.changed()
+    watched.guard.changed(watched.load)
     assert len(watched.after(1.0, Load(110, 1))) == 3
     assert watched.after(10.0, Load(80, 1))[3:] == []
     assert watched.guard.due is not None
@@ -511,11 +513,11 @@ def test_a_change_whose_time_is_up_when_a_later_one_is_taken_back_is_looked_at_o
 
 def test_a_change_that_went_well_is_not_taken_back_for_a_later_one():
     watched = Watched(pending=50)
-    watched.changed()
+    watched.guard.changed(watched.load)
     watched.after(30.0, Load(40, 1))
-    watched.changed()
+    watched.guard.changed(watched.load)
     assert watched.after(30.0, Load(52, 1)) == []
-    assert len(watched.guard._changes) == 1, "the first may not be gone back on any more"
+    assert watched.watched == [1, 1], "the first may not be gone back on any more"
     assert watched.after(10.0, Load(89, 1)) == []
     assert watched.after(10.0, Load(90, 1)) == [
         "pending pods rose from 40 to 90 in 50 s; the limit is +50"
