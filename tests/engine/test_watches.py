@@ -30,7 +30,13 @@ from engine.telemetry import Telemetry
 from engine.watches.sources import ObjectSource, UsageSource, struct_of
 from engine.watches.watcher import Watcher, signal_spec
 from tests.builders import Cache, make_node, make_pod
-from tests.engine.test_app import Process, embedded, process, settings_of
+from tests.engine.test_app import (
+    Process,
+    embedded,
+    kept_in_the_cluster,
+    process,
+    settings_of,
+)
 from tests.engine.test_reads import OWNED, OWNER, furnish, named
 
 # ---- what a bundle needs -------------------------------------------------------------------------
@@ -420,7 +426,7 @@ async def test_what_nobody_reads_any_more_is_not_watched():
     reads = "filter: count(node.finished) >= 0 and (workload.replicas ?? 9) > 0\n"
     async with embedded(nodes=0, files={"r.policy": reads}) as cluster:
         furnish(cluster)
-        async with process(cluster, settings_of()) as berth:
+        async with process(cluster, kept_in_the_cluster(guard={"pending": 9})) as berth:
             await berth.until(lambda: berth.bundles)
             cache = berth.app.cache
             assert cache.store("DeploymentScale").objects
@@ -433,6 +439,8 @@ async def test_what_nobody_reads_any_more_is_not_watched():
             assert not cache.store("DeploymentScale").objects
             assert not cache.other_pods.attends
             assert cache.other_pods.pods("finished").size == 0
+            assert berth.app._in_force.reloader.go_back("as the guard does")
+            await berth.until(lambda: cache.store("DeploymentScale").objects)
 
 
 async def test_an_edit_that_reads_what_was_not_kept_of_pods_has_them_listed_once_more():
