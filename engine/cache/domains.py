@@ -102,7 +102,7 @@ class Domains:
         """(N,) number of the node's domain, -1 without the label."""
         self.group = np.empty(0, np.int32)
         """(N,) the same, -1 also where the node does not count."""
-        self.sizes: Mapping[int, int] = {}
+        self.sizes: dict[int, int] = {}
         """Domain -> nodes that count; domains without any are left out."""
         self.memo: dict[Hashable, Any] = {}
         """For what others derive from it; they check the version themselves."""
@@ -136,12 +136,17 @@ class Domains:
             there = there & self._eligible.mask(nodes, slice(None))
         folded = np.maximum(self.domain, EMPTY) if self._fold else self.domain
         group = np.where(there, folded, np.int32(-1))
-        if self._moves == column.moves and np.array_equal(group, self.group):
+        before = np.full(len(group), -1, np.int32)
+        before[: len(self.group)] = self.group
+        rows = np.flatnonzero(before != group)
+        if self._moves == column.moves and not len(rows) and len(group) == len(self.group):
             return
         self.version += 1
         self._moves, self.group = column.moves, group
-        domains, counts = np.unique(group[group >= 0], return_counts=True)
-        self.sizes = dict(zip(domains.tolist(), counts.tolist(), strict=True))
+        for sign, side in ((-1, before[rows]), (1, group[rows])):
+            domains, counts = np.unique(side[side >= 0], return_counts=True)
+            for domain, count in zip(domains.tolist(), counts.tolist(), strict=True):
+                add(self.sizes, domain, sign * count)
 
 
 class DomainTable:

@@ -81,6 +81,7 @@ class NodeColumns(ColumnTable[Node]):
         self._unschedulable = Column(np.bool_, capacity)
         self._taint_set = Column(np.int32, capacity)
         self._tie_keys = Column(np.uint64, capacity)
+        self._names = Column(np.int32, capacity, -1)
         self._allocatable = {name: Column(np.int64, capacity) for name in _ALWAYS}
         # Sums over the pods of a node: of each resource with columns, and more.
         self._sums = {name: Column(np.int64, capacity) for name in (*_MORE_SUMS, *_ALWAYS)}
@@ -132,7 +133,7 @@ class NodeColumns(ColumnTable[Node]):
 
     def name_codes(self) -> CodeColumn:
         """(N,) dictionary code of the node's name."""
-        return self.text("name", lambda node: node.metadata.name)
+        return self._names.view(len(self._nodes))
 
     def allocatable(self, resource: str) -> IntColumn:
         """(N,) amount of the resource, 0 where the node does not have it."""
@@ -213,6 +214,7 @@ class NodeTable(NodeColumns):
         self._row_of[name] = row
         digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
         self._tie_keys.cell[row] = int.from_bytes(digest, "little")
+        self._names.cell[row] = self.dictionary.code(name)
         self._present.cell[row] = True
         self.fill(row, node)
         self.layout += 1
@@ -261,6 +263,10 @@ class NodeTable(NodeColumns):
             change = self._ports.add if sign > 0 else self._ports.remove
             change(row, ports)
 
+    def texts(self) -> list[Column]:
+        """See `ColumnTable.texts`."""
+        return [self._names, *super().texts()]
+
     def recode(self, dictionary: Dictionary) -> None:
         """See `ColumnTable.recode`."""
         super().recode(dictionary)
@@ -274,6 +280,7 @@ class NodeTable(NodeColumns):
             self._unschedulable,
             self._taint_set,
             self._tie_keys,
+            self._names,
             *self._sums.values(),
             *self._allocatable.values(),
             *(column for column, _ in self._derived),

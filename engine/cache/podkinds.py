@@ -10,6 +10,7 @@ label and value as they come: a selector looks at those that have what it demand
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -99,27 +100,19 @@ class Kinds:
             asked.append(Requirement(_NAMESPACE, "In", tuple(namespaces)))
         if not terminating:
             asked.append(_NOT_DELETING)
-        demanded: list[_Numbers] = []
-        without: list[_Numbers] = []
+        found = np.ones(len(self._each), np.bool_)
         for requirement in asked:
-            demands = requirement.operator in ("In", "Exists")
-            (demanded if demands else without).append(self._met(requirement))
-        demanded.sort(key=len)
-        found = set(demanded[0] if demanded else self._numbers.values())
-        found = found.intersection(*demanded[1:]).difference(*without)
-        if not found:
-            return None
-        marked = np.zeros(len(self._each), np.bool_)
-        marked[np.fromiter(found, np.intp, len(found))] = True
-        return marked
+            met = np.zeros(len(found), np.bool_)
+            met[np.fromiter(self._met(requirement), np.intp)] = True
+            found &= met if requirement.operator in ("In", "Exists") else ~met
+        return found if found.any() else None
 
-    def _met(self, requirement: Requirement) -> _Numbers:
+    def _met(self, requirement: Requirement) -> Iterable[int]:
         """Those that have the label, with one of the values if the operator is about values."""
         key, operator, wanted = requirement
         values = self._with.get(key, {})
         named = wanted if operator in ("In", "NotIn") else values
-        some = [values.get(text, ()) for text in named]
-        return some[0] if len(some) == 1 else set().union(*some)
+        return chain.from_iterable([values.get(text, ()) for text in named])
 
 
 def _texts(kind: Kind) -> Iterable[tuple[str, str]]:

@@ -241,6 +241,7 @@ def _score(scoring: Scoring, pod: PodInfo, at: At) -> Callable[[int], float]:
 
 def steps_of(totals: Scores) -> IntColumn:
     """Total scores as in keys, without the place among ties."""
-    steps: IntColumn = (totals * FRACTION).astype(np.int64)
+    with np.errstate(invalid="ignore"):  # rows without a node may have no numbers
+        steps: IntColumn = (totals * FRACTION).astype(np.int64)
     steps <<= TIE_BITS
     return steps

@@ -51,7 +51,7 @@ _NATIVE: Final = "kubernetes.io/"
 _NAMES_REMEMBERED: Final = 1 << 10
 _READINGS_BYTES: Final = 8 << 20
 _BYTES_OF_ONE: Final = 512
-_BYTES_A_CHARACTER: Final = 16
+_BYTES_A_CHARACTER: Final = 10
 """Of the `repr` of a spec: it and its readings take some 300 bytes for each short resource."""
 
 PODS_THERE: Final = " pods"
