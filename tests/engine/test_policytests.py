@@ -177,6 +177,18 @@ def test_a_metric_that_nobody_reads_is_told(run):
     assert message.endswith("; did you mean `bandwidth`?")
 
 
+def test_a_question_with_two_names_has_the_samples_of_both(run):
+    policy = """\
+        metric heat = promql "x"
+        metric warm = promql "x"
+        filter: heat is missing or heat < 90
+        score: warm
+        """
+    head = "use p\nnode: a  metric heat 1  metric warm 1\nnode: b  metric heat 95\n"
+    tests = 'test: "t"\n  given pod\n  expect feasible [a]\n  expect score a 1\n'
+    assert outcome(run(tests, head=head, p=policy)) == ("passed", "")
+
+
 def test_a_metric_above_the_tests_that_nobody_reads_is_told_with_its_line(run):
     head = "use p\n# metric: bandwith is of the cluster\nnode: a\nmetric: bandwith = 5\n"
     _, message = outcome(run('test: "t"\n  given pod\n  expect best a\n', head=head))
