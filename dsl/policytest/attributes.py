@@ -68,7 +68,7 @@ SPAN: Final = _measured("a duration", "30s, 5m or 1h30m", parse_duration)
 SAMPLE: Final = _text("a number in the unit of the metric", "5 or 10Mi", _is_sample)
 TEXTS: Final = Kind("a list", '["nginx:1.25", redis]', lambda _: None)
 #: Numbers of expectations, as shapes call them.
-NUMBERS: Final = {"number": _measured("a number", "75", parse_number), "count": _whole(1)}
+NUMBERS: Final = {"number": _measured("a number", "75", parse_quantity), "count": _whole(1)}
 _FLAG: Final = Kind("true or false", "true", {"true": True, "false": False}.get)
 _NAME: Final = _text("a name", "web-1", lambda text: NAME.fullmatch(text) is not None)
 #: Of which kind the values of attributes are that are no texts.

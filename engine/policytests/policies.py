@@ -90,6 +90,9 @@ class Library:
             if there is not None:
                 found.append((use, there))
             elif use.name == DEFAULTS:
+                if use.weight is not None:
+                    message = "`defaults` takes no weight, as its plugins have several"
+                    return (Diagnostic("P702", message, suite.source, use.span),)
                 found.extend((use, one) for one in _DEFAULTS if one not in named)
             else:
                 known = [*(one.name for one in (*here, *self._bundled)), DEFAULTS, *PLUGINS]

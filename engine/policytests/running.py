@@ -165,8 +165,7 @@ def _refusal(expected: Expected, used: Used | tuple[Diagnostic, ...]) -> tuple[s
     if isinstance(used, Used):
         return FAILED, f"{expected.text}\nthe policy is accepted"
     codes = sorted({one.code for one in used})
-    new = [one for one in become(wanted) if one in codes]
-    if new:
+    if new := [one for one in become(wanted) if one in codes]:
         return PASSED, "" if wanted in codes else f"{wanted} is {new[0]} now"
     return FAILED, f"{expected.text}\nthe policy is refused with {', '.join(codes)}\n{render(used)}"
 

@@ -125,9 +125,12 @@ class Scene:
         self.pods, self.queue = [one for one, _ in given], [one for one, _ in queue]
         names = [name for thing in cluster.of("pod") for name in pod_names(thing)]
         self.called = dict(zip([pod.uid for pod in self.pods], names, strict=True))
-        specs = list({spec.id: spec for plan in used.plans for spec in plan.metrics}.values())
+        specs = [spec for plan in used.plans for spec in plan.metrics]
         hosts = [node_of(_annotated(one, specs, now), folder) for one in cluster.of("node")]
-        samples = {one.id: _given(cluster, everybody, one) for one in specs}
+        each = [_given(cluster, everybody, one) for one in specs]
+        samples: dict[str, Given] = {one.id: {} for one in specs}
+        for spec, own in zip(specs, each, strict=True):
+            samples[spec.id].update(own)  # One question may have several names.
         self.worlds = Worlds(UTC)
         self.framework = used.framework(self.worlds)
         signals = _signals(specs, samples, hosts, now)
@@ -150,7 +153,7 @@ class Scene:
             cache.nominate(pod, pod.pod.status.nominated_node_name)
         for item in objects_of(cluster, [pod for pod, _ in everybody]):
             cache.set_object(item)
-        self.unread = list(_unread(cluster, specs, samples))
+        self.unread = list(_unread(cluster, specs, each))
         self.snapshot = self.lab.snapshot()
         self.rows = {one.name: cache.nodes.row(one.name) for one in cluster.of("node")}
         thing = given[0][1]
@@ -179,7 +182,7 @@ def _run(pod: PodInfo, thing: Thing, now: float, cache: Cache) -> None:
 def _pods(given: Iterable[Thing], folder: Path) -> Iterator[tuple[PodInfo, Thing]]:
     """The pods of fixtures, each with its own."""
     for number, thing in enumerate(given, 1):
-        name = thing.kind if number == 1 else f"{thing.kind}-{number}"
+        name = "pod" if thing.kind == "pod" and number == 1 else f"{thing.kind}-{number}"
         yield from ((pod, thing) for pod in pods_of(thing, name, folder))
 
 
@@ -258,10 +261,10 @@ def _annotated(thing: Thing, specs: Iterable[MetricSpec], now: float) -> Thing:
 
 
 def _unread(
-    cluster: Cluster, specs: Iterable[MetricSpec], given: Mapping[str, Given]
+    cluster: Cluster, specs: Iterable[MetricSpec], given: Iterable[Given]
 ) -> Iterator[tuple[int, str]]:
     """Line and words of samples that no policy reads, or not of that: slips of the pen."""
-    read = {id(sample) for each in given.values() for sample in each.values()}
+    read = {id(sample) for each in given for sample in each.values()}
     known = {spec.name: spec.of for spec in specs}
     there = [item for thing in cluster.things.values() for item in thing.metrics.items()]
     there += [(key[0], sample) for key, sample in cluster.metrics.items()]

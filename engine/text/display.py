@@ -19,9 +19,9 @@ _FEW: Final = 5
 """Pods or nodes that are named before they are counted."""
 _NO_DIGITS: Final = dict.fromkeys(map(ord, "0123456789"))
 # Control characters, separators of lines, and what turns the direction of text; surrogates cannot
-# be written at all.
+# be written at all, and U+FFFE and U+FFFF not in XML.
 _WILD: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
 
 

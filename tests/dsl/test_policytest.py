@@ -77,6 +77,7 @@ WRONG_IN_TEST = [
     ("  expect best z\n", "P701", "z", "the nodes are a and b"),
     ("  expect score a\n", "P702", "a", "a 75"),
     ("  expect score a high\n", "P702", "high", "75"),
+    ("  expect score a 75%\n", "P702", "75%", "75"),
     ("  expect order [p, q]\n", "P701", "q", "given are p"),
     ("  expect error P101\n  expect feasible [a]\n", "P703", "expect error P101", ""),
     (

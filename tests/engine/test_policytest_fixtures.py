@@ -34,6 +34,20 @@ def test_addresses_of_any_number_and_those_that_are_taken(tmp_path):
     assert results(tmp_path, policy, tests) == [("passed", "")]
 
 
+def test_pods_without_names_are_told_apart(tmp_path):
+    tests = """\
+        node: a
+        node: b
+        running: on a  count 2
+        running: on b
+        test: "t"
+          given pod name p
+          expect score a 2
+          expect score b 1
+        """
+    assert results(tmp_path, "score: count(node.pods)\n", tests) == [("passed", "")]
+
+
 def test_no_address_at_all_cannot_be_said(tmp_path):
     tests = 'node: a  ips 0\ntest: "t"\n  given pod name p\n  expect best a\n'
     ((outcome, message),) = results(tmp_path, "score: node.ips.free\n", tests)

@@ -177,6 +177,18 @@ def test_a_metric_that_nobody_reads_is_told(run):
     assert message.endswith("; did you mean `bandwidth`?")
 
 
+def test_a_question_with_two_names_has_the_samples_of_both(run):
+    policy = """\
+        metric heat = promql "x"
+        metric warm = promql "x"
+        filter: heat is missing or heat < 90
+        score: warm
+        """
+    head = "use p\nnode: a  metric heat 1  metric warm 1\nnode: b  metric heat 95\n"
+    tests = 'test: "t"\n  given pod\n  expect feasible [a]\n  expect score a 1\n'
+    assert outcome(run(tests, head=head, p=policy)) == ("passed", "")
+
+
 def test_a_metric_above_the_tests_that_nobody_reads_is_told_with_its_line(run):
     head = "use p\n# metric: bandwith is of the cluster\nnode: a\nmetric: bandwith = 5\n"
     _, message = outcome(run('test: "t"\n  given pod\n  expect best a\n', head=head))
@@ -726,7 +738,7 @@ def test_a_quota_is_asked_again_without_the_victims(run):
 def test_reports(run):
     tests = (
         'test: "good"\n  given pod\n  expect best a\n'
-        'test: "bad \\"<&>"\n  given pod\n  expect best b\n'
+        'test: "bad \\"<&>\uffff"\n  given pod\n  expect best b\n'
         'test: "none"\n  given pod from "no.yaml"\n  expect best b\n'
     )
     run(tests)
@@ -741,7 +753,7 @@ def test_reports(run):
     root = ET.fromstring(as_junit(report))
     assert root.attrib == {"tests": "3", "failures": "1", "errors": "1"}
     cases = root.findall("testsuite/testcase")
-    assert [case.get("name") for case in cases] == ["good", 'bad "<&>', "none"]
+    assert [case.get("name") for case in cases] == ["good", 'bad "<&>\\uffff', "none"]
     assert [[part.tag for part in case] for case in cases] == [[], ["failure"], ["error"]]
     said = as_text(report, coverage=True)
     assert said.endswith("1 passed, 1 failed, 1 could not be run")
@@ -910,6 +922,7 @@ TWO = 'test: "t"\n  given pod\n  expect feasible [a]\ntest: "u"\n  given pod\n  
         ("use p (limit = foo)", "P111", "limit", "the policy has  param limit: number = 5"),
         ("use p (limit = 20)", "P111", "limit", "from 0 to 9"),
         ("use p.policy", "P704", "p.policy", "did you mean `p`?"),
+        ("use defaults weight 2", "P702", "defaults", "takes no weight"),
         ("use p.yaml", "P704", "p.yaml", "did you mean `p`?"),
     ],
 )
