@@ -183,10 +183,12 @@ def test_the_whole_thing_over_http() -> None:
 
 
 async def test_the_official_client_reads_what_is_there() -> None:
-    async with EmbeddedCluster(nodes=1) as cluster:
-        async with client.ApiClient(client.Configuration(host=cluster.url)) as official:
-            [node] = (await client.CoreV1Api(official).list_node()).items
-            version = await client.VersionApi(official).get_code()
+    async with (
+        EmbeddedCluster(nodes=1) as cluster,
+        client.ApiClient(client.Configuration(host=cluster.url)) as official,
+    ):
+        [node] = (await client.CoreV1Api(official).list_node()).items
+        version = await client.VersionApi(official).get_code()
     assert node.status.node_info.os_image == "simulated"
     assert (version.major, version.minor) == ("1", "37")
 

@@ -159,7 +159,8 @@ def test_a_workload_of_ones_own_is_placed_though_pods_of_it_run(nodes, pod, tmp_
     labels = "labels: {app: web, pod-template-hash: 5d5d5d5d5d}"
     running.write_text(
         f"{dumped}---\nkind: Pod\nmetadata: {{name: web-5d5d5d5d5d-abcde, namespace: default,"
-        f" {labels}, ownerReferences: [{owner}]}}\nspec: {{nodeName: a, containers: [{{name: c}}]}}\n",
+        f" {labels}, ownerReferences: [{owner}]}}\n"
+        "spec: {nodeName: a, containers: [{name: c}]}\n",
         encoding="utf-8",
     )
     given = ("pod.workload", "--node", nodes, "--node", running)
