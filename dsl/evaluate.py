@@ -1,6 +1,6 @@
 """One expression on its own becomes a typed one, or diagnostics: for `berth eval` and `repl`.
 
-Never raises. An expression is read as in a policy that has the given declarations.
+Never raises. An expression is read as in a policy without declarations.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dsl import ir
-from dsl import syntax as s
 from dsl.analysis import Size
 from dsl.analysis.cost import BUDGET, units_of
 from dsl.checker import FileChecker
@@ -21,9 +20,9 @@ from dsl.parser import Parser
 from dsl.plan import MetricSpec
 from dsl.reads import fields_of
 from dsl.schema import FIELDS
-from dsl.source import SourceFile, Span
+from dsl.source import Span
 
-__all__ = ["BUDGET", "SIZE", "Understood", "check_declarations", "declaration_name", "understand"]
+__all__ = ["BUDGET", "SIZE", "Understood", "understand"]
 
 SIZE: Final = Size()
 _Findings = tuple[Diagnostic, ...]
@@ -49,18 +48,16 @@ class Understood(Struct, frozen=True):
 
 
 def understand(
-    parser: Parser, text: str, *, declarations: str = "", name: str = "expression"
+    parser: Parser, text: str, *, name: str = "expression"
 ) -> tuple[Understood | None, _Findings]:
-    """Reads an expression; `declarations` are lines that it may use, each ends with a line end."""
-    source, problems = read_source(name, declarations + text.rstrip())
+    """Reads an expression; diagnostics call its text `name`."""
+    source, problems = read_source(name, text.rstrip())
     if problems:
         return None, problems
-    before, _ = read_source(name, declarations)
-    span = Span(len(before.text), len(source.text))
-    written, refused = parser.expression(source, span)
+    written, refused = parser.expression(source, Span(0, len(source.text)))
     if written is None:
         return None, tuple(map(_of_expression, refused[:1]))
-    checker = _checked(parser, source, before)
+    checker = FileChecker(source, ())
     try:
         tree = checker.rules.plain(checker.rules.expression(written))
     except Refused:
@@ -69,34 +66,6 @@ def understand(
     if any(one.is_error for one in found):
         return None, found
     return _understood(tree, {one.id: one for one in policy.metrics}), found
-
-
-def check_declarations(parser: Parser, text: str, *, declarations: str = "") -> _Findings:
-    """Returns what is wrong with a line of `let`, `param` or `metric` after others."""
-    source, problems = read_source("line", declarations + text.rstrip() + "\n")
-    if problems:
-        return problems
-    return _checked(parser, source, source).result()[1]
-
-
-def declaration_name(parser: Parser, text: str) -> str | None:
-    """Returns the name that a single `let`, `param` or `metric` line declares, else None."""
-    source, problems = read_source("declaration", text)
-    if problems:
-        return None
-    there, _ = parser.whole(source)
-    one = there[0] if len(there) == 1 else None
-    return one.name if isinstance(one, s.LetDecl | s.ParamDecl | s.MetricDecl) else None
-
-
-def _checked(parser: Parser, source: SourceFile, declarations: SourceFile) -> FileChecker:
-    """Returns what has checked the declarations of `source`, which is how its text begins."""
-    statements, found = parser.whole(declarations)
-    checker = FileChecker(source, statements)
-    checker.rules.found.extend(found)
-    for _ in checker.steps():
-        pass
-    return checker
 
 
 def _of_expression(refused: Diagnostic) -> Diagnostic:

@@ -35,7 +35,7 @@ _GROUPS: Final = {
         "extender": "Serve policies to a kube-scheduler, as its HTTP extender.",
         "convert": "Convert a KubeSchedulerConfiguration for Berth.",
         "status": "Show which policies are in force in a cluster.",
-        "install": "Print the manifests that install Berth.",
+        "install": "Install Berth in a cluster, or print its manifests.",
         "version": "Print the version.",
     },
 }

@@ -196,7 +196,7 @@ def _named(path: Path) -> Iterator[tuple[str, bytes]]:
     from engine.text.documents import objects_in
 
     try:
-        maps = [one.get("data") for one in objects_in(text.decode("utf-8"))]
+        maps = [one.get("data") for one in objects_in(text)]
     except ValueError as wrong:
         raise click.ClickException(f"{path} {wrong}") from wrong
     items = [item for data in maps if isinstance(data, dict) for item in data.items()]

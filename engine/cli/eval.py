@@ -13,9 +13,11 @@ import click
 from dsl import reference
 from dsl.diagnostics import render
 from dsl.evaluate import BUDGET, SIZE, Understood, understand
+from dsl.nearest import closest
 from dsl.parser import Parser
 from dsl.plan import MetricSpec
 from dsl.quantities import parse_number, parse_time
+from dsl.schema import CATALOGUE
 from dsl.types import Level, is_missing, show
 from engine.cli import options
 from engine.cli.manifests import Objects
@@ -163,11 +165,25 @@ def command(
         click.echo(render(found, color=sys.stdout.isatty()), err=understood is not None)
     if understood is None:
         sys.exit(1)
+    _known_metrics({name for name, _ in given}, understood)
     values = values_of(understood, objects, given, moment)
     for name, words in properties(understood):
         click.echo(f"{name:<6} {words}")
     for number, line in enumerate(value_lines(understood, values)):
         click.echo(f"{'value' if number == 0 else '':<6} {line}")
+
+
+def _known_metrics(given: Iterable[str], understood: Understood) -> None:
+    """Refuses a sample of a metric that is not there: hardly anything but a slip of the pen.
+
+    Raises:
+        click.ClickException: names it, and the one that may be meant.
+    """
+    read = {one.name for one in understood.metrics.values()}
+    for name in sorted(set(given) - read - set(CATALOGUE)):
+        near = closest(name, sorted(read)) or closest(name, sorted(CATALOGUE))
+        hint = f"; did you mean {near}?" if near else ""
+        raise click.ClickException(f"--metric {name}: there is no such metric{hint}")
 
 
 def read_time(text: str | None) -> float:

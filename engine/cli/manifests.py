@@ -28,7 +28,7 @@ class Objects:
     """Services, volumes and what else plugins look up."""
     _pods: dict[str, PodInfo] = field(default_factory=dict)
     _templates: dict[str, PodInfo] = field(default_factory=dict)
-    """The pods that workloads describe, by the same keys."""
+    """The pods that workloads of a cluster describe, by the same keys."""
 
     @property
     def pods(self) -> list[PodInfo]:
@@ -61,9 +61,7 @@ class Objects:
         try:
             with of_file(path, "read"):
                 text = bytes_in(path, MOST_OF_OBJECTS)
-            trees = objects_in(text.decode("utf-8"))
-        except UnicodeDecodeError as failed:
-            raise click.ClickException(f"{path} is not YAML: {failed}") from failed
+            trees = objects_in(text)
         except ValueError as failed:
             raise click.ClickException(f"{path} {failed}") from failed
         if not sum([self._add(tree, path) for tree in trees]):
@@ -99,7 +97,8 @@ class Objects:
                 meta = meta if isinstance(meta, dict) else {}
                 # What has an owner is a part of that, and may be an older one.
                 if kind in TEMPLATES and not meta.get("ownerReferences"):
-                    self._add_pod(tree, self._templates)
+                    # One with a uid is from a cluster, which makes its pods itself.
+                    self._add_pod(tree, self._templates if "uid" in meta else self._pods)
                     meta.setdefault("namespace", "default")
                 return self._add_other(kind, tree)
         except (msgspec.ValidationError, UnreadablePod) as failed:

@@ -363,6 +363,8 @@ def merge(target: Any, patch: Any, *, strategic: bool) -> Any:  # noqa: ANN401 -
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}
+    if strategic and patch.get("$patch") == "replace":
+        return {key: value for key, value in patch.items() if key != "$patch"}
     for key, value in patch.items():
         if strategic and key.startswith("$"):
             continue
@@ -378,7 +380,10 @@ def merge(target: Any, patch: Any, *, strategic: bool) -> Any:  # noqa: ANN401 -
 def _merge_list(target: list[Any], patch: list[Any], merge_key: str) -> list[Any]:
     merged = {item.get(merge_key): item for item in target}
     for item in patch:
-        if item.get("$patch") == "delete":
+        directive = item.get("$patch")
+        if directive == "replace":
+            return [entry for entry in patch if "$patch" not in entry]
+        if directive == "delete":
             merged.pop(item.get(merge_key), None)
         else:
             name = item.get(merge_key)

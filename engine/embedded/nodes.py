@@ -23,6 +23,11 @@ SIZES = ((4, 16), (8, 32), (16, 64))
 """(cores, GiB) of the node shapes, in turn."""
 PODS_A_NODE = 110
 BATCH = 100
+NODE_INFO = (
+    *("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion"),
+    *("kubeletVersion", "kubeProxyVersion", "operatingSystem", "architecture"),
+)
+"""The fields that clients with typed models insist on."""
 KUBELET_VERSION = "v1.37.1"
 WALK = 0.08
 """The standard deviation of a step of the load, as a share of its full range."""
@@ -168,8 +173,10 @@ class SimulatedNodes:
                 {"type": "InternalIP", "address": f"10.1.{index // 256}.{index % 256}"},
                 {"type": "Hostname", "address": name},
             ],
-            "nodeInfo": {
+            "nodeInfo": dict.fromkeys(NODE_INFO, "")
+            | {
                 "kubeletVersion": KUBELET_VERSION,
+                "osImage": "simulated",
                 "operatingSystem": "linux",
                 "architecture": "amd64",
             },

@@ -152,6 +152,13 @@ VERSION: Object = {
     "major": "1",
     "minor": "37",
     "gitVersion": "v1.37.1+berth.embedded",
+    # Clients with typed models insist on the others.
+    "gitCommit": "",
+    "gitTreeState": "",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
+    "platform": "",
 }
 
 OPENAPI_V2: Final = "openapi/v2"
@@ -217,7 +224,7 @@ def _entries(item: Resource) -> list[Object]:
 
 
 def _openapi_v3(served: list[Resource]) -> Object:
-    """Just enough for clients to see that the server validates fields itself."""
+    """Just enough for kubectl to apply without a check of its own: `fieldValidation` is ignored."""
     parameter = {"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}
     paths = {}
     for item in served:

@@ -283,7 +283,7 @@ def _manifest(thing: Thing, kinds: Sequence[str], folder: Path) -> Tree:
     if not path:
         return {}
     try:
-        objects = objects_in(bytes_in(folder / path, _MAX_MANIFEST).decode())
+        objects = objects_in(bytes_in(folder / path, _MAX_MANIFEST))
     except OSError as failed:
         why = f"cannot be read: {failed.strerror} (paths start at the test file)"
         raise CannotJudgeError(f"{path} {why}") from failed

@@ -49,8 +49,8 @@ Dumper.add_representer(
 Loader.add_constructor(f"{_TAG}float", Loader.construct_number)
 
 
-def objects_in(text: str) -> list[dict[str, Any]]:
-    """All objects of a text, those of lists one by one.
+def objects_in(text: str | bytes) -> list[dict[str, Any]]:
+    """All objects of a text, those of lists one by one; bytes are UTF-8, or UTF-16 with its mark.
 
     Raises:
         ValueError: it is not YAML; the message says so of the file whose name stands before it.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ssl
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from typing import Any
 
 import yaml
-from click.testing import CliRunner
 
-from engine.cli import main
 from tests.cluster import binaries, manifests
 from tests.cluster.berth import Berth, pod
 from tests.cluster.process import free_port, wait_until
@@ -29,15 +28,13 @@ class Deployed:
         self.plane, self.folder = plane, folder
         of = "overlays/webhook" if webhook else "base"
         self.objects = manifests.objects(chart or manifests.kustomize(of))
-        text = chart
         if chart:
             self.create("/api/v1/namespaces", {"metadata": {"name": manifests.NAMESPACE}})
+            admin = f"--kubeconfig={plane.kubeconfig_file()}"
+            command = [binaries.binary("kubectl"), admin, "apply", "-f", "-"]
+            subprocess.run(command, input=chart, text=True, check=True, capture_output=True)
         else:
-            words = ["install", "--image=berth:any", *(["--webhook"] if webhook else [])]
-            text = CliRunner().invoke(main, words).stdout
-        admin = f"--kubeconfig={plane.kubeconfig_file()}"
-        command = [binaries.binary("kubectl"), admin, "apply", "--server-side", "-f", "-"]
-        subprocess.run(command, input=text, text=True, check=True, capture_output=True)
+            self.install(*(["--webhook"] if webhook else []))
         self.folder.mkdir()
         config = folder / "config.yaml"
         config.write_text(self.named("ConfigMap", "berth-config")["data"]["config.yaml"])
@@ -55,6 +52,16 @@ class Deployed:
         assert first == command
         listens = "--port" if command == "extender" else "--secure-port"
         return [*flags, f"{listens}={port}", "--bind-address=127.0.0.1"]
+
+    def install(self, *flags: str) -> str:
+        """`berth install` as admin; what it says."""
+        admin = self.plane.kubeconfig_file()
+        words = ["install", *flags, "--image=berth:any", "--kubeconfig", admin]
+        done = subprocess.run(
+            [sys.executable, "-m", "engine", *words], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def named(self, kind: str, name: str = "berth") -> dict[str, Any]:
         [found] = [o for o in self.objects if (o["kind"], o["metadata"]["name"]) == (kind, name)]

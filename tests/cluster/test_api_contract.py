@@ -288,6 +288,21 @@ def test_strategic_merge_patch_merges_conditions_by_type(api: Wire) -> None:
     assert [each["type"] for each in replaced["status"]["conditions"]] == ["example.com/seen"]
 
 
+def test_a_strategic_merge_patch_may_replace(api: Wire) -> None:
+    api.create("pods", pod("p"))
+    path = api.path("pods", "p/status")
+    old, new = ({"type": f"example.com/{name}", "status": "True"} for name in ("old", "new"))
+    api.patch(path, {"status": {"conditions": [old]}}, content_type=STRATEGIC)
+    conditions = {"status": {"conditions": [{"$patch": "replace"}, new]}}
+    patched = api.patch(path, conditions, content_type=STRATEGIC).body
+    assert [each["type"] for each in patched["status"]["conditions"]] == ["example.com/new"]
+    path = api.path("pods", "p")
+    api.patch(path, {"metadata": {"labels": {"a": "1"}}}, content_type=STRATEGIC)
+    labels = {"metadata": {"labels": {"$patch": "replace", "b": "2"}}}
+    patched = api.patch(path, labels, content_type=STRATEGIC).body
+    assert patched["metadata"]["labels"] == {"b": "2"}
+
+
 def test_spec_and_status_have_their_own_doors(api: Wire) -> None:
     first = api.create("pods", pod("p"))
     through_spec = api.patch(api.path("pods", "p"), {"status": {"phase": "Failed"}})

@@ -6,7 +6,9 @@ import json
 import sys
 
 import pytest
+from click.testing import CliRunner
 
+from engine.cli import main
 from engine.serving.server import ServerOptions
 from tests.cluster import manifests
 from tests.cluster.berth import node, pod
@@ -167,6 +169,29 @@ def test_probes_are_answered_and_metrics_are_for_those_who_may(deployed):
     assert deployed.shown("/metrics", "nonsense") == 401
     assert deployed.shown("/metrics", deployed.token) == 403
     assert deployed.shown("/statusz", scraper) == 403
+
+
+def test_an_install_again_leaves_the_policies_alone(deployed):
+    path = f"/api/v1/namespaces/{manifests.NAMESPACE}/configmaps/policies"
+    _, own = deployed.plane.request("GET", path)
+    own["data"] = {"own.policy": "score: 50\n"}
+    assert deployed.plane.request("PUT", path, own)[0] == 200
+    said = deployed.install()
+    assert "configmap/policies is left as it is" in said
+    assert "deployment/berth applied" in said
+    assert deployed.plane.request("GET", path)[1]["data"] == own["data"]
+
+
+def test_an_install_elsewhere_does_not_take_the_rights_of_this_one(deployed):
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/berth"
+    before = deployed.plane.request("GET", path)[1]
+    kubeconfig = str(deployed.plane.kubeconfig_file())
+    words = ["install", "--namespace=elsewhere", "--image=berth:any", "--kubeconfig", kubeconfig]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 1
+    assert f"the Berth in namespace {manifests.NAMESPACE}, which would lose them" in done.output
+    assert deployed.plane.request("GET", path)[1] == before
+    assert deployed.plane.request("GET", "/api/v1/namespaces/elsewhere")[0] == 404
 
 
 def test_the_service_account_has_a_level_of_its_own_at_the_api_server(deployed):

@@ -15,6 +15,7 @@ import aiohttp
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from kubernetes.aio import client
 from prometheus_api_client import PrometheusConnect
 
 from dsl.schema import CATALOGUE
@@ -179,6 +180,17 @@ def test_the_whole_thing_over_http() -> None:
         assert cluster.get("pods", "p", namespace="default")["spec"]["nodeName"] == "node-02"
 
     with_cluster(test)
+
+
+async def test_the_official_client_reads_what_is_there() -> None:
+    async with (
+        EmbeddedCluster(nodes=1) as cluster,
+        client.ApiClient(client.Configuration(host=cluster.url)) as official,
+    ):
+        [node] = (await client.CoreV1Api(official).list_node()).items
+        version = await client.VersionApi(official).get_code()
+    assert node.status.node_info.os_image == "simulated"
+    assert (version.major, version.minor) == ("1", "37")
 
 
 async def test_it_stops_while_clients_watch() -> None:

@@ -161,11 +161,9 @@ class Language:
 
     def _evaluated(self, policy: bytes) -> None:
         text = policy.decode("utf-8", "surrogateescape")
-        before, _, last = text.rpartition(":")
+        last = text.rpartition(":")[2]
         with self._in_time("evaluate"):
             _, found = understand(self._parser, last)
-            render(found)
-            _, found = understand(self._parser, last, declarations=before[:2000] + "\n")
             render(found)
 
     def _run(self, policy: bytes, test: bytes) -> None:

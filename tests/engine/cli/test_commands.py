@@ -281,6 +281,8 @@ def test_check_reads_the_policies_of_a_manifest(tmp_path):
     good = text.replace("redy", "ready")
     path.write_text(good)
     assert berth("check", str(path)).exit_code == 0
+    path.write_text(good, "utf-16")  # as a redirection of PowerShell does
+    assert berth("check", str(path)).exit_code == 0
     assert berth("check", "-", input=good).stderr == "2 files checked: all good\n"
     assert "--> stdin.yaml/b.policy:2:9" in berth("check", "-", input=listed).stdout
     assert "--> stdin.yaml/b.policy:2:9" in berth("check", "-", input=text).stdout

@@ -143,6 +143,32 @@ def test_metrics(nodes):
     assert result.stdout.splitlines()[-1].endswith("<none>")
 
 
+def test_a_sample_of_a_metric_that_is_not_there(nodes):
+    result = evaluate("bandwidth", "--node", nodes, "--metric", "bandwith=5")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "bandwith: there is no such metric; did you mean bandwidth?" in result.stderr
+    result = evaluate("1", "--metric", "bandwidth=5")
+    assert result.exit_code == 0
+
+
+def test_a_workload_of_ones_own_is_placed_though_pods_of_it_run(nodes, pod, tmp_path):
+    """The one that the cluster has is not: it has its pods."""
+    running = tmp_path / "cluster.yaml"
+    dumped = POD.replace("{name: web}", "{name: web, namespace: default, uid: u1}")
+    owner = "{kind: ReplicaSet, name: web-5d5d5d5d5d, controller: true}"
+    labels = "labels: {app: web, pod-template-hash: 5d5d5d5d5d}"
+    running.write_text(
+        f"{dumped}---\nkind: Pod\nmetadata: {{name: web-5d5d5d5d5d-abcde, namespace: default,"
+        f" {labels}, ownerReferences: [{owner}]}}\n"
+        "spec: {nodeName: a, containers: [{name: c}]}\n",
+        encoding="utf-8",
+    )
+    given = ("pod.workload", "--node", nodes, "--node", running)
+    assert "needs a pod" in evaluate(*given).stdout
+    result = evaluate(*given, "--pod", pod)
+    assert result.stdout.splitlines()[-1] == "value  web"
+
+
 @pytest.mark.parametrize(
     ("expression", "code", "carets"),
     [

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ import yaml
 from click.testing import CliRunner
 
 from engine.cli import main
+from engine.embedded import EmbeddedCluster
 from engine.kube.resources import KINDS
 
 FOLDER = Path(__file__).parents[3] / "deploy/kustomize"
@@ -68,6 +72,13 @@ def test_an_image_is_taken_as_it_is_written(image):
     assert container["image"] == image
 
 
+@pytest.mark.parametrize("image", [[], ["--image", ""]])
+def test_an_image_that_no_node_can_pull_is_not_put_into_a_cluster(image):
+    done = CliRunner().invoke(main, ["install", *image])
+    assert done.exit_code == 2
+    assert "--image is required" in done.output
+
+
 def test_a_namespace_that_no_cluster_can_have_is_refused():
     done = CliRunner().invoke(main, ["install", "--dry-run", "--namespace", "My NS"])
     assert done.exit_code == 2
@@ -86,3 +97,20 @@ def test_the_role_has_every_kind_that_is_watched():
     paths = [kind.path.split("/") for kind in KINDS]
     watched = {("" if path[1] == "api" else path[2], path[-1]) for path in paths}
     assert watched <= may
+
+
+def test_what_a_cluster_lacks_or_refuses_is_named(tmp_path):
+    async def run():
+        cluster = EmbeddedCluster(nodes=0)
+        await cluster.start()
+        try:
+            path = tmp_path / "kubeconfig"
+            path.write_text(json.dumps(cluster.kubeconfig()))
+            words = ["install", "--image=x", "--monitoring", "--kubeconfig", str(path)]
+            return await asyncio.to_thread(CliRunner().invoke, main, words)
+        finally:
+            await cluster.stop()
+
+    done = asyncio.run(run())
+    assert done.exit_code == 1
+    assert re.search(r"Error: \w+/[\w-]+: (this cluster has no \w+ \(|4\d\d )", done.output)

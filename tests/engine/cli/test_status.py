@@ -145,12 +145,13 @@ async def test_the_scheduler_of_berth_up_says_what_is_in_force(tmp_path):
         sys.executable, *program, kubeconfig, stdout=PIPE, stderr=PIPE
     )
     try:
-        while b"Policies in force" not in await up.stderr.readline():
-            assert up.returncode is None
-        words, told = ["status", "--kubeconfig", str(kubeconfig)], ""
-        while "is in force" not in told:  # the first time it may not be written yet
-            done = await asyncio.to_thread(CliRunner().invoke, main, words)
-            told = done.output
+        async with asyncio.timeout(300):  # against waiting for ever
+            while b"Policies in force" not in (line := await up.stderr.readline()):
+                assert line, "it ended"
+            words, told = ["status", "--kubeconfig", str(kubeconfig)], ""
+            while "is in force" not in told:  # the first time it may not be written yet
+                done = await asyncio.to_thread(CliRunner().invoke, main, words)
+                told = done.output
     finally:
         up.terminate()
         await up.communicate()
