@@ -521,7 +521,7 @@ def test_a_manifest_that_is_not_there(run):
         ("/dev/zero", "/dev/zero cannot be read: it is longer than 2 MiB"),
         (".", ". cannot be read: Is a directory"),
         ("large.yaml", "large.yaml cannot be read: it is longer than 2 MiB"),
-        ("latin.yaml", "latin.yaml 'utf-8' codec can't decode"),
+        ("latin.yaml", "latin.yaml is not YAML: unacceptable character #x00e9"),
     ],
 )
 def test_a_manifest_that_is_none_of_a_cluster(run, tmp_path, name, said):
