@@ -23,6 +23,8 @@ Kind = tuple[str, Mapping[str, str], bool]
 """Namespace, labels, whether the pod is being deleted."""
 _Numbers = set[int] | tuple[int, ...]
 """Kinds; one alone is a tuple, which is a quarter of a set: most own labels are of one pod."""
+_FEW: Final = 64
+"""So many kinds, or values, are looked up one by one."""
 _NO_LABELS: Mapping[str, str] = {}
 _GONE: Final[Kind] = "", _NO_LABELS, False
 # In the index beside labels, none of which has such a key.
@@ -100,19 +102,30 @@ class Kinds:
             asked.append(Requirement(_NAMESPACE, "In", tuple(namespaces)))
         if not terminating:
             asked.append(_NOT_DELETING)
+        each = [(one.operator in ("In", "Exists"), self._met(one)) for one in asked]
+        narrow = [met for demands, met in each if demands and len(met) <= _FEW]
+        few = min(narrow, key=lambda met: sum(map(len, met)), default=None)
+        if few is not None and sum(map(len, few)) <= _FEW:
+            some = set().union(*few)
+            for demands, met in each:
+                there = {one for one in some if any(one in numbers for numbers in met)}
+                some = there if demands else some - there
+            found = np.zeros(len(self._each), np.bool_)
+            found[list(some)] = True
+            return found if some else None
         found = np.ones(len(self._each), np.bool_)
-        for requirement in asked:
-            met = np.zeros(len(found), np.bool_)
-            met[np.fromiter(self._met(requirement), np.intp)] = True
-            found &= met if requirement.operator in ("In", "Exists") else ~met
+        for demands, met in each:
+            mask = np.zeros(len(found), np.bool_)
+            mask[np.fromiter(chain.from_iterable(met), np.intp)] = True
+            found &= mask if demands else ~mask
         return found if found.any() else None
 
-    def _met(self, requirement: Requirement) -> Iterable[int]:
+    def _met(self, requirement: Requirement) -> list[_Numbers]:
         """Those that have the label, with one of the values if the operator is about values."""
         key, operator, wanted = requirement
         values = self._with.get(key, {})
         named = wanted if operator in ("In", "NotIn") else values
-        return chain.from_iterable([values.get(text, ()) for text in named])
+        return [values.get(text, ()) for text in named]
 
 
 def _texts(kind: Kind) -> Iterable[tuple[str, str]]:
