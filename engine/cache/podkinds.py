@@ -120,12 +120,13 @@ class Kinds:
             found &= mask if demands else ~mask
         return found if found.any() else None
 
-    def _met(self, requirement: Requirement) -> list[_Numbers]:
+    def _met(self, requirement: Requirement) -> Collection[_Numbers]:
         """Those that have the label, with one of the values if the operator is about values."""
         key, operator, wanted = requirement
         values = self._with.get(key, {})
-        named = wanted if operator in ("In", "NotIn") else values
-        return [values.get(text, ()) for text in named]
+        if operator in ("In", "NotIn"):
+            return [values.get(text, ()) for text in wanted]
+        return values.values()
 
 
 def _texts(kind: Kind) -> Iterable[tuple[str, str]]:
