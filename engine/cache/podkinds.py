@@ -105,7 +105,8 @@ class Kinds:
         each = [(one.operator in ("In", "Exists"), self._met(one)) for one in asked]
         narrow = [met for demands, met in each if demands and len(met) <= _FEW]
         few = min(narrow, key=lambda met: sum(map(len, met)), default=None)
-        if few is not None and sum(map(len, few)) <= _FEW:
+        by_one = all(len(met) <= _FEW for _, met in each)
+        if by_one and few is not None and sum(map(len, few)) <= _FEW:
             some = set().union(*few)
             for demands, met in each:
                 there = {one for one in some if any(one in numbers for numbers in met)}
