@@ -15,10 +15,10 @@ from typing import Final
 
 from engine.cache import Cache
 from engine.eventhandlers import Place, place_of
+from engine.kube.client import KubeClient
 from engine.kube.errors import KubeError
 from engine.kube.listing import each
 from engine.kube.resources import nodes, pods
-from engine.kube.session import KubeClient
 from engine.kube.wiring import Wiring
 from engine.queue import SchedulingQueue
 

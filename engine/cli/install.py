@@ -20,8 +20,9 @@ import yaml
 from engine.cli import options
 from engine.cli.refusals import reported
 from engine.clock import SystemClock
+from engine.kube.client import APPLY_PATCH, KubeClient
 from engine.kube.errors import KubeError, NotFound, StatusError
-from engine.kube.session import APPLY_PATCH, KubeClient, Session
+from engine.kube.session import Session
 
 _NAMESPACE: Final = "berth-system"
 _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")

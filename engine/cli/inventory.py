@@ -27,12 +27,13 @@ from engine.clock import SystemClock
 from engine.configuration.berth import PrometheusSection
 from engine.configuration.settings import ConfigError, parse
 from engine.kube import resources
+from engine.kube.client import KubeClient
 from engine.kube.errors import KubeError
 from engine.kube.listing import list_all
-from engine.kube.session import KubeClient, Session
+from engine.kube.session import Session
 from engine.objects import Node
 from engine.policy.findings import new_compiler
-from engine.signals.prometheus import ask_once
+from engine.signals.refresher import ask_once
 from engine.signals.spec import SignalSpec, SignalStatus
 from engine.text.display import without_user
 

@@ -14,8 +14,9 @@ import msgspec
 from engine.cli import options
 from engine.cli.refusals import reported
 from engine.clock import SystemClock
+from engine.kube.client import KubeClient, Response, segment
 from engine.kube.errors import KubeError, NotFound
-from engine.kube.session import KubeClient, Response, Session, segment
+from engine.kube.session import Session
 from engine.objects import ConfigMap
 from engine.text import wire
 from engine.text.display import plain

@@ -36,10 +36,10 @@ from engine.framework.runtime import Framework, PluginError, Unfit
 from engine.framework.searchprogress import SLICE_RUNS, SearchProgress, UnfinishedError
 from engine.framework.snapshot import Snapshot
 from engine.inflight import InFlight
+from engine.kube.client import Requests
 from engine.kube.errors import KubeError, NotFound
 from engine.kube.reflector import Handler
 from engine.kube.resources import Resource
-from engine.kube.session import Requests
 from engine.kube.writer import pod_path
 from engine.objects import Identity, PodSpec
 from engine.placement import Placement

@@ -30,11 +30,11 @@ from msgspec.structs import replace
 from engine.clock import stamp
 from engine.configuration.forms import seconds
 from engine.configuration.scheduler import LeaderElection
+from engine.kube.client import KubeClient, segment
 from engine.kube.errors import Conflict, KubeError, LeaseLost, NotFound
 from engine.kube.gate import Gate, Priority
 from engine.kube.reflector import Handler, Reflector
 from engine.kube.resources import Resource
-from engine.kube.session import KubeClient, segment
 from engine.kube.wiring import Wiring
 from engine.objects import ObjectMeta
 from engine.tasks import first

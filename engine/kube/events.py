@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from engine.clock import stamp
 from engine.framework.effects import Emit
+from engine.kube.client import MERGE_PATCH, segment
 from engine.kube.errors import Conflict, KubeError, NotFound, StatusError
 from engine.kube.gate import Gate, Place, Priority, within
-from engine.kube.session import MERGE_PATCH, segment
 from engine.kube.wiring import Wiring
 from engine.telemetry import Count
 from engine.text.display import CUT, plain

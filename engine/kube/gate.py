@@ -18,8 +18,8 @@ from typing import Final, Unpack
 
 import msgspec
 
+from engine.kube.client import KubeClient, MayLeave, RequestOptions, Response
 from engine.kube.errors import Fenced, KubeError, Unreachable
-from engine.kube.session import KubeClient, MayLeave, RequestOptions, Response
 from engine.kube.wiring import Wiring
 
 _LOG = logging.getLogger(__name__)

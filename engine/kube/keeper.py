@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
+from engine.kube.client import MERGE_PATCH, Requests, segment
 from engine.kube.errors import Fenced, KubeError, NotFound, Unreadable
-from engine.kube.session import MERGE_PATCH, Requests, segment
 from engine.kube.wiring import Wiring
 from engine.tasks import first
 

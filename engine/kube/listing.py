@@ -12,9 +12,9 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from engine.kube.client import KubeClient
 from engine.kube.errors import Unreadable
 from engine.kube.resources import KubeObject, Resource
-from engine.kube.session import KubeClient
 from engine.objects import Identity, Known
 from engine.text import wire
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
+from engine.kube.client import KubeClient
 from engine.kube.errors import (
     Expired,
     Interrupted,
@@ -29,7 +30,6 @@ from engine.kube.errors import (
 from engine.kube.listing import BadObject, Decoders, Event, EventType, pages
 from engine.kube.protocol import Course, End, Phase, Wait
 from engine.kube.resources import KubeObject, Resource
-from engine.kube.session import KubeClient
 from engine.kube.wiring import Wiring
 from engine.objects import Identity, object_key
 from engine.tasks import first

@@ -10,7 +10,7 @@ import msgspec
 from engine.configuration.settings import ConfigError
 from engine.framework.events import Resource as Wakes
 from engine.framework.profile import Profile
-from engine.kube.session import segment
+from engine.kube.client import segment
 from engine.kube.sharing import PodSharing
 from engine.objects import ConfigMap, Identity, Namespace, Node, Pod
 from engine.objects.ondemand import WORKLOADS, FinishedPod, Lease

@@ -13,17 +13,14 @@ import logging
 import os
 import re
 import ssl
-import urllib.request
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from functools import lru_cache, partial
-from ipaddress import ip_address, ip_network
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Protocol, TypedDict, TypeVar, Unpack
-from urllib.parse import quote, urlencode, urlsplit
+from typing import Final
+from urllib.parse import urlencode
 
-import msgspec
 import yaml
 from cachetools import TTLCache
 from kubernetes.aio.client.configuration import Configuration
@@ -34,7 +31,8 @@ from kubernetes.aio.config.incluster_config import SERVICE_TOKEN_FILENAME
 from engine import __version__
 from engine.channels import Broken, Channels, Late, NotConnected, header_lines
 from engine.clock import Clock, SystemClock
-from engine.configuration.forms import is_address
+from engine.kube.addresses import check_url, host_of, proxy_to
+from engine.kube.client import JSON, OK, MayLeave, Response
 from engine.kube.credentials import Loader
 from engine.kube.errors import (
     Fenced,
@@ -44,23 +42,13 @@ from engine.kube.errors import (
     StatusError,
     Timeout,
     Unreachable,
-    Unreadable,
     status_error,
 )
 from engine.telemetry import FORBIDDEN, REQUEST_SECONDS, REQUESTS, Telemetry
-from engine.text import wire
 from engine.text.display import cause, without_user
 
 _LOG = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
-JSON = "application/json"
-MERGE_PATCH = "application/merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
-STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
-
-_OK = range(200, 300)
 _REPEATABLE = frozenset({"GET", "PUT", "DELETE"})
 _FAULTS = (NotConnected, Broken, OSError)
 _UNAUTHORIZED = 401
@@ -81,7 +69,6 @@ _NEW_CREDENTIALS_SECONDS = 5.0
 _RENEW_SECONDS = 5.0
 _USER_AGENT: Final = f"berth/{__version__}"
 _UNREAD: Final[Mapping[str, str]] = MappingProxyType({})
-_PLAIN = re.compile(r"[a-z0-9.-]+")
 _INVISIBLE = re.compile(r"[^!-~]+")
 _BAD_CONFIG = (
     ConfigException,
@@ -93,96 +80,6 @@ _BAD_CONFIG = (
     AttributeError,
     RuntimeError,  # nobody knows where the home of this user is
 )
-
-
-class Response(msgspec.Struct, frozen=True):
-    """An answer, whatever its status.
-
-    Names of headers are in lower case; nobody reads any of a good answer (2xx) to a write, which
-    has none.
-    """
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def ok(self) -> bool:
-        """True for 2xx."""
-        return self.status in _OK
-
-    def error(self) -> StatusError:
-        """The error that a status other than 2xx means."""
-        return status_error(self.status, self.body, self.headers)
-
-    def decoded(self, decoder: Callable[[bytes], T], what: str) -> T:
-        """What a decoder makes of a good answer; `what` it is of.
-
-        Raises:
-            StatusError: the status is not 2xx.
-            Unreadable: the answer cannot be decoded.
-        """
-        try:
-            return wire.decode(decoder, self.checked().body)
-        except msgspec.DecodeError as error:
-            raise Unreadable(f"{what}: {error}") from error
-
-    def checked(self) -> Response:
-        """Itself.
-
-        Raises:
-            StatusError: the status is not 2xx.
-        """
-        if not self.ok:
-            raise self.error()
-        return self
-
-
-MayLeave = Callable[[], bool]
-
-
-class RequestOptions(TypedDict, total=False):
-    """What a request may say beside its method and its path."""
-
-    params: Mapping[str, str] | None
-    body: bytes | None
-    content_type: str
-    """Of the body; JSON if nothing is said."""
-    timeout_seconds: float
-    """Bounds each silence, four times it the whole."""
-    may_leave: MayLeave | None
-    """Asked when the body is about to leave, after every wait for a connection."""
-
-
-class Requests(Protocol):
-    """Asks the API server, itself or through the gate."""
-
-    async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Response:
-        """One request.
-
-        Raises:
-            Unreachable: surely nothing was sent.
-            Fenced: nothing was sent, for it might not leave.
-            Interrupted: it may have been carried out (Timeout among it).
-        """
-        ...
-
-
-class KubeClient(Requests, Protocol):
-    """The seam at which tests put a fake API server; `Session` is the real one."""
-
-    def stream(
-        self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float
-    ) -> AsyncGenerator[bytes, None]:
-        """A GET whose answer does not end: an empty chunk once the server has accepted, then data.
-
-        Close it (`contextlib.aclosing`) to drop the connection.
-
-        Raises:
-            StatusError: the server refused.
-            Unreachable, Interrupted: as in `request`; Timeout after a silence of that length.
-        """
-        ...
 
 
 def _trust(configuration: Configuration) -> ssl.SSLContext:
@@ -231,10 +128,10 @@ class Session:
         """What is refused -> when it was first, and last."""
         server = str(configuration.host).rstrip("/")
         self.server: str = without_user(server)
-        self._proxy = _proxy(server, configuration.proxy)
+        self._proxy = proxy_to(server, configuration.proxy)
         self.telemetry = Telemetry()
         """Where requests are counted."""
-        self._host = _host(server)
+        self._host = host_of(server)
         named = configuration.tls_server_name or None
         self._channels = Channels(server, tls, named, proxy=self._proxy)
 
@@ -293,7 +190,7 @@ class Session:
 
         async def load(configuration: Configuration) -> None:
             load_incluster_config(client_configuration=configuration)
-            _check_url(configuration.host, "KUBERNETES_SERVICE_HOST and _PORT:")
+            check_url(configuration.host, "KUBERNETES_SERVICE_HOST and _PORT:")
 
         where = Path(SERVICE_TOKEN_FILENAME).parent
         return await cls._loaded(f"service account of this pod, {where}", load, clock)
@@ -307,9 +204,9 @@ class Session:
             await load(configuration)
         except _BAD_CONFIG as error:
             raise KubeconfigError(f"{name}: {cause(error)}") from error
-        _check_url(configuration.host, f"{name}: server")
+        check_url(configuration.host, f"{name}: server")
         if configuration.proxy:
-            _check_url(configuration.proxy, f"{name}: proxy-url")
+            check_url(configuration.proxy, f"{name}: proxy-url")
         try:
             return cls(configuration, partial(load, configuration), clock)
         except KubeconfigError as error:
@@ -381,7 +278,7 @@ class Session:
         self._count(method, str(answer.status), began)
         if answer.status == _FORBIDDEN:
             self._refused(status_error(answer.status, answer.body))
-        is_unread = answer.status in _OK and method != "GET"
+        is_unread = answer.status in OK and method != "GET"
         headers = _UNREAD if is_unread else answer.headers
         return Response(answer.status, headers, answer.body)
 
@@ -406,7 +303,7 @@ class Session:
                     answer.close()
                     answer = await send(lines=self._lines(None))
                 self.telemetry.count(REQUESTS, str(answer.status), "GET", self._host)
-                if answer.status not in _OK:
+                if answer.status not in OK:
                     body = b"".join([piece async for piece in answer.pieces()])
                     error = status_error(answer.status, body, answer.headers)
                     self._refused(error)
@@ -515,11 +412,6 @@ def _with(path: str, params: Mapping[str, str] | None) -> str:
     return f"{path}?{urlencode(params)}" if params else path
 
 
-def segment(name: str) -> str:
-    """A name as one segment of a path."""
-    return name if _PLAIN.fullmatch(name) else quote(name, safe="")
-
-
 def _existing(paths: str) -> str:
     """The files among `paths`, which are separated as in $KUBECONFIG."""
     found = [p for p in paths.split(os.pathsep) if p and Path(p).expanduser().is_file()]
@@ -529,54 +421,6 @@ def _existing(paths: str) -> str:
             f"no kubeconfig: {paths} {'is not a file' if is_there else 'does not exist'}"
         )
     return os.pathsep.join(found)
-
-
-def _check_url(url: str, what: str) -> None:
-    if not is_address(url):
-        raise KubeconfigError(f"{what} {without_user(url)!r} is not an http or https address")
-
-
-def _proxy(server: str, configured: str | None) -> str | None:
-    """The proxy for `server`: the configured one, else the environment's. Asked for once.
-
-    The environment's is never asked for loopback, or it would be given the token.
-    Source: Go's net/http, ProxyFromEnvironment.
-    """
-    if configured:
-        return configured
-    parts = urlsplit(server)
-    host = parts.hostname or ""
-    if _is_loopback(host):
-        return None
-    proxies = urllib.request.getproxies()
-    found = proxies.get(parts.scheme)
-    if not found or urllib.request.proxy_bypass(_host(server)) or _is_excepted(host, proxies):
-        return None
-    found = found if "://" in found else f"http://{found.lstrip('/')}"
-    _check_url(found, f"{parts.scheme}_proxy:")
-    return found
-
-
-def _host(url: str) -> str:
-    return urlsplit(url).netloc.rpartition("@")[-1]
-
-
-def _is_excepted(host: str, proxies: Mapping[str, str]) -> bool:
-    """Whether a network or a `*.domain` of NO_PROXY has it, which Python does not look at."""
-    for one in map(str.strip, proxies.get("no", "").split(",")):
-        if one.startswith("*.") and host.endswith(one[1:].lower()):
-            return True
-        with suppress(ValueError):
-            if ip_address(host) in ip_network(one, strict=False):
-                return True
-    return False
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host.lower().rstrip(".") == "localhost"
 
 
 def _why(error: Exception) -> str:

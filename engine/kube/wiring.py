@@ -16,8 +16,9 @@ import msgspec
 
 from engine.clock import Clock
 from engine.configuration.settings import ConfigError
+from engine.kube.client import KubeClient
 from engine.kube.errors import KubeconfigError, KubeError
-from engine.kube.session import KubeClient, Session
+from engine.kube.session import Session
 from engine.tasks import first, unless
 from engine.telemetry import Telemetry
 

@@ -30,6 +30,7 @@ import msgspec
 from engine.clock import stamp
 from engine.framework.edge import BindOutcome
 from engine.framework.effects import POD_SCHEDULED, Bind, Evict, Patch, SetUnschedulable, condition
+from engine.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Requests, segment
 from engine.kube.errors import (
     Conflict,
     Fenced,
@@ -42,7 +43,6 @@ from engine.kube.errors import (
 )
 from engine.kube.gate import SLOW_DOWN_LEAST_SECONDS, Gate, Place, Priority, within
 from engine.kube.resources import KINDS, Kind
-from engine.kube.session import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Requests, segment
 from engine.kube.wiring import Wiring
 from engine.objects import Pod
 from engine.pods.podinfo import PodInfo

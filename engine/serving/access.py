@@ -20,8 +20,8 @@ import msgspec
 from cachetools import TTLCache
 
 from engine.clock import Clock
+from engine.kube.client import KubeClient
 from engine.kube.errors import KubeError, StatusError
-from engine.kube.session import KubeClient
 
 _LOG = logging.getLogger(__name__)
 

@@ -25,8 +25,8 @@ import msgspec
 
 from engine.channels import certificates_in, load_pair
 from engine.clock import Clock
+from engine.kube.client import MERGE_PATCH, KubeClient, segment
 from engine.kube.errors import Conflict, KubeError
-from engine.kube.session import MERGE_PATCH, KubeClient, segment
 from engine.objects import Identity
 
 if TYPE_CHECKING:

@@ -24,12 +24,12 @@ from engine.clock import Clock
 from engine.eventhandlers import as_far_as_legible
 from engine.framework.events import Action, ClusterEvent
 from engine.framework.events import Resource as Wakes
+from engine.kube.client import KubeClient, segment
 from engine.kube.errors import KubeError, NotFound, StatusError
 from engine.kube.listing import list_all
 from engine.kube.protocol import Phase, Wait
 from engine.kube.reflector import Handler, Reflector
 from engine.kube.resources import Resource
-from engine.kube.session import KubeClient, segment
 from engine.kube.wiring import Wiring
 from engine.objects import Identity, Pod, ResourceList, object_key
 from engine.objects.ondemand import Metadata

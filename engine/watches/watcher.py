@@ -19,9 +19,9 @@ from engine.cache import Cache
 from engine.cache.otherpods import FINISHED, HEARTBEATS, NOMINATED, QUEUE
 from engine.eventhandlers import ObjectHandler
 from engine.framework.events import Action, ClusterEvent, Resource
+from engine.kube.client import KubeClient
 from engine.kube.reflector import Reflector
 from engine.kube.resources import LEASES, WORKLOAD_KINDS, Kind, pods_finished
-from engine.kube.session import KubeClient
 from engine.kube.sharing import PodSharing
 from engine.kube.wiring import Wiring
 from engine.objects import Pod

@@ -21,10 +21,11 @@ from engine.channels import certificates_in
 from engine.clock import Clock
 from engine.configuration.settings import Settings
 from engine.inforce import Callbacks, InForce
+from engine.kube.client import KubeClient
 from engine.kube.errors import KubeError
 from engine.kube.keeper import Keeper
 from engine.kube.reflector import Reflector
-from engine.kube.session import KubeClient, Session
+from engine.kube.session import Session
 from engine.kube.wiring import Wiring, connect, keep_asking
 from engine.plugins.profiles import make_profiles
 from engine.policy import lastgood

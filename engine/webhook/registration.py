@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from engine.configuration.berth import PoliciesSection
+from engine.kube.client import APPLY_PATCH, KubeClient, segment
 from engine.kube.errors import StatusError
-from engine.kube.session import APPLY_PATCH, KubeClient, segment
 from engine.pods.selectors import Selector, SelectorError, read_selector
 
 _LOG = logging.getLogger(__name__)

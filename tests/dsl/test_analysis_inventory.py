@@ -6,8 +6,8 @@ import json
 from dsl.analysis import read_inventory
 from engine.cli.inventory import take
 from engine.kube import resources
+from engine.kube.client import Response
 from engine.kube.listing import list_all
-from engine.kube.session import Response
 
 PAGES = {
     "/api/v1/nodes": [

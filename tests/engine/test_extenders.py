@@ -27,7 +27,7 @@ from engine.framework.edge import BindOutcome
 from engine.framework.effects import Bind
 from engine.framework.opinion import LEFT_OUT, NOT_ASKED, Opinion, Scored
 from engine.framework.runtime import Framework
-from engine.kube.session import Response
+from engine.kube.client import Response
 from engine.objects import Node, Pod, from_builtins
 from engine.plugins.profiles import make_profiles
 from engine.pods.podinfo import make_pod_info

@@ -14,8 +14,8 @@ from engine.cache.otherpods import FINISHED, HEARTBEATS, NOMINATED, PREVIOUS, QU
 from engine.cli import main as berth_main
 from engine.clock import ManualClock, SystemClock
 from engine.framework.snapshot import QueueTimes
+from engine.kube.client import Response
 from engine.kube.errors import NotFound, StatusError
-from engine.kube.session import Response
 from engine.kube.sharing import PodSharing
 from engine.kube.wiring import Wiring
 from engine.objects import Pod, from_builtins

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.clock import ManualClock
+from engine.kube.client import Response
 from engine.kube.errors import Interrupted, Timeout, Unreachable, status_error
-from engine.kube.session import Response
 
 Json = dict[str, Any]
 

@@ -16,10 +16,10 @@ import yaml
 from msgspec.structs import replace
 
 from engine.clock import ManualClock
+from engine.kube.client import Response
 from engine.kube.errors import Interrupted, Timeout, status_error
 from engine.kube.reflector import Reflector, Wiring
 from engine.kube.resources import pods
-from engine.kube.session import Response
 from engine.objects import ObjectMeta, Pod
 from engine.telemetry import Telemetry
 from tests.scenarios.fake_server import pod, status

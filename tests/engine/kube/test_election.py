@@ -11,10 +11,10 @@ import pytest
 
 from engine.clock import ManualClock
 from engine.configuration.scheduler import LeaderElection
+from engine.kube.client import Response
 from engine.kube.election import Elector, Lease
 from engine.kube.errors import LeaseLost, Timeout, Unreachable
 from engine.kube.gate import Priority
-from engine.kube.session import Response
 from engine.kube.wiring import Wiring
 from engine.objects import ObjectMeta
 from engine.telemetry import Telemetry

@@ -13,10 +13,10 @@ from engine.clock import ManualClock
 from engine.framework.edge import EventSink
 from engine.framework.effects import Emit, pod_event
 from engine.kube import events
+from engine.kube.client import Response
 from engine.kube.errors import Unreachable
 from engine.kube.events import KubeEventSink, cut_note
 from engine.kube.gate import AdaptiveLimit, Gate, Priority
-from engine.kube.session import Response
 from engine.kube.wiring import Wiring
 from engine.objects import ObjectMeta, Pod, PodSpec
 from engine.pods.podinfo import PodInfo, make_pod_info

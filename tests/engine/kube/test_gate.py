@@ -13,10 +13,10 @@ import pytest
 from engine.clock import ManualClock
 from engine.framework.edge import BindOutcome
 from engine.framework.effects import Bind, Emit, SetUnschedulable
+from engine.kube.client import Response
 from engine.kube.errors import Fenced, Timeout, Unreachable
 from engine.kube.events import KubeEventSink
 from engine.kube.gate import AdaptiveLimit, Gate, Priority, within
-from engine.kube.session import Response
 from engine.kube.wiring import Wiring, keep_asking
 from engine.kube.writer import KubeBinder, KubePodStatusWriter
 from engine.pods.podinfo import PodInfo

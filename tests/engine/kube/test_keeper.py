@@ -10,9 +10,9 @@ from functools import partial
 import pytest
 
 from engine.clock import ManualClock
+from engine.kube.client import Response
 from engine.kube.errors import NotFound, StatusError, Timeout, Unreachable
 from engine.kube.keeper import CHUNK, MOST_BYTES, MOST_CHUNKS, Keeper
-from engine.kube.session import Response
 from engine.kube.wiring import Wiring
 from engine.telemetry import Telemetry
 

@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.serialization import (
 
 from engine.cli.loop import run_in_loop
 from engine.clock import ManualClock
+from engine.kube.client import Response
 from engine.kube.errors import Unreachable
-from engine.kube.session import Response
 from engine.serving.access import Access
 from engine.serving.certificates import CertificateError, CertificateFiles, Certificates
 from engine.serving.selfmade import SelfMade

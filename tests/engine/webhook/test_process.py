@@ -10,8 +10,8 @@ import json
 from engine.clock import ManualClock
 from engine.configuration.berth import BerthDocument
 from engine.configuration.settings import Settings
+from engine.kube.client import Response
 from engine.kube.keeper import Keeper
-from engine.kube.session import Response
 from engine.kube.wiring import Wiring
 from engine.objects import ConfigMap, ObjectMeta
 from engine.policy import lastgood

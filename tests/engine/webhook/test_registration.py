@@ -12,8 +12,8 @@ import pytest
 
 from engine.clock import ManualClock, SystemClock
 from engine.configuration.berth import PoliciesSection
+from engine.kube.client import Response
 from engine.kube.errors import NotFound, StatusError, Unreachable
-from engine.kube.session import Response
 from engine.pods.selectors import SelectorError
 from engine.serving.certificates import SharedPair, repeated
 from engine.serving.selfmade import SelfMade
