@@ -24,7 +24,7 @@ from aiohttp import web
 from engine.clock import ManualClock
 from engine.configuration.berth import PrometheusSection
 from engine.objects import Node, ObjectMeta
-from engine.signals.prometheus import PrometheusRefresher, _vector_in, parse_vector
+from engine.signals.refresher import PrometheusRefresher
 from engine.signals.spec import SignalSpec
 from engine.signals.store import SignalStore
 from engine.telemetry import Count, Telemetry
@@ -192,7 +192,7 @@ async def test_a_bad_question_is_left_alone_and_the_others_go_on(
     async with serving(vector(a=1), answer) as bench:
         bench.store.set_specs([SPEC])
         refresher = bench.refresher()
-        refresher._session.most_bytes = 2000
+        refresher._server._session.most_bytes = 2000
         waits = []
         for _ in range(5):
             waits.append(await refresher.turn())
@@ -280,7 +280,7 @@ import asyncio, socket
 
 from engine.clock import SystemClock
 from engine.configuration.berth import PrometheusSection
-from engine.signals.prometheus import PrometheusRefresher
+from engine.signals.refresher import PrometheusRefresher
 from engine.signals.spec import SignalSpec
 from engine.signals.store import SignalStore
 from engine.telemetry import Telemetry
@@ -435,24 +435,6 @@ async def test_a_metric_that_is_no_longer_read_is_no_longer_asked():
         assert len(bench.asked) == 1
 
 
-def test_series_without_a_number_or_a_name():
-    result = json.dumps(
-        [
-            {"metric": {"node": "a", "instance": "b:1"}, "value": [1.5, "2"]},
-            {"metric": {}, "value": [1, "3"]},
-            {"metric": {"node": "c"}, "value": [1, "NaN"]},
-            {"metric": {"node": "c"}, "value": [1, "-Inf"]},
-            {"metric": {"node": "c"}, "value": [1, "rubbish"]},
-        ]
-    ).encode()
-    assert parse_vector([result], ("instance", "node")) == [
-        (("b:1", "a"), 2.0, 1.5),
-        ((), 3.0, 1.0),
-    ]
-    both = [(("b:1", "a"), 2.0, 1.5), (("", ""), 3.0, 1.0)]
-    assert parse_vector([result], ("instance", "node"), every=True) == both
-
-
 async def test_one_value_of_the_cluster():
     spec = SignalSpec("m", "sum(x)", of="cluster")
     answers = [
@@ -470,28 +452,3 @@ async def test_one_value_of_the_cluster():
         await refresher.turn()
         assert bench.store.view(bench.cache, NOW).values("m") == {}
         assert bench.came == 2, "pods are told of a value that went, too"
-
-
-@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" ,\n", " :\t")])
-def test_a_large_answer_is_decoded_in_pieces_wherever_its_texts_look_like_the_end_of_a_series(
-    separators: tuple[str, str],
-):
-    odd = ['},{"metric":', '"},{"metric":{', "\\", '\\"},{"metric":{}}', "}, {", "\u00e4", ""]
-    result = [
-        {"metric": {"instance": f"{odd[n % len(odd)]}{n}"}, "value": [NOW, str(n)]}
-        for n in range(5_000)
-    ]
-    data = {"resultType": "vector", "result": result}
-    for size in (0, 1, 2, 3, 5_000):
-        data["result"] = result[:size]
-        answer = {"status": "success", "data": data, "warnings": ['},{"metric":']}
-        lists = list(_vector_in(json.dumps(answer, separators=separators).encode()))
-        assert max(map(len, lists)) < 130_000
-        found = sorted(parse_vector(lists, ("instance",)), key=lambda one: one.value)
-        assert (
-            found
-            == [
-                ((str(one["metric"]["instance"]),), float(n), NOW)  # type: ignore[index]  # as above
-                for n, one in enumerate(result[:size])
-            ]
-        )
