@@ -11,9 +11,10 @@ from urllib.parse import urlencode
 
 import click
 
-from engine.channels import Answer, Broken, Channels, NotConnected, trusting
+from engine.channels import Answer, Broken, Channels, NotConnected
 from engine.configuration.forms import is_address
 from engine.text.display import cause, one_line
+from engine.tls import trusting
 
 _SECONDS: Final = 10.0
 _MOST_BYTES: Final = 4 * 1024 * 1024

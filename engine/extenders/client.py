@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from engine import __version__
-from engine.channels import Broken, Channels, Late, NotConnected, header_lines, load_pair, trusting
+from engine.channels import Broken, Channels, Late, NotConnected, header_lines
 from engine.configuration.forms import seconds
 from engine.configuration.scheduler import ExtenderDocument, ExtenderTLS
 from engine.configuration.settings import ConfigError
@@ -29,6 +29,7 @@ from engine.extenders.messages import BadAnswer, Victims
 from engine.framework.opinion import Opinion, Scored
 from engine.pods.podinfo import PodInfo
 from engine.text.display import cause, one_line
+from engine.tls import load_pair, trusting
 
 log = logging.getLogger(__name__)
 

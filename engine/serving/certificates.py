@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from engine.channels import certificates_in, load_pair
 from engine.clock import Clock
 from engine.kube.client import MERGE_PATCH, KubeClient, segment
 from engine.kube.errors import Conflict, KubeError
 from engine.objects import Identity
+from engine.tls import certificates_in, load_pair
 
 if TYPE_CHECKING:
     from engine.serving.selfmade import SelfMade

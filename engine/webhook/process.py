@@ -17,7 +17,6 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from engine.channels import certificates_in
 from engine.clock import Clock
 from engine.configuration.settings import Settings
 from engine.inforce import Callbacks, InForce
@@ -36,6 +35,7 @@ from engine.serving.server import PING, Call, Check, Page, Server, ServerOptions
 from engine.tasks import first, tasks
 from engine.telemetry import WEBHOOK_CERTIFICATE_ENDS, Telemetry
 from engine.text import wire
+from engine.tls import certificates_in
 from engine.webhook.judging import MOST_BYTES, Judge
 from engine.webhook.registration import PATH, Place, Registration
 

@@ -15,16 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.channels import (
-    Answer,
-    Broken,
-    Channels,
-    NotConnected,
-    certificates_in,
-    header_lines,
-    trusting,
-)
-from tests.cluster.certificates import Authority
+from engine.channels import Answer, Broken, Channels, NotConnected, header_lines
+from engine.tls import trusting
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Id: 7\r\n\r\nhi"
 CHUNKED = (
@@ -333,14 +325,3 @@ def test_of_several_addresses_a_silent_one_hides_no_other() -> None:
 def test_headers_have_no_line_breaks():
     with pytest.raises(ValueError, match="line break"):
         header_lines({"Authorization": "Bearer a\r\nX: y"})
-
-
-def test_a_file_without_a_certificate_is_none_to_be_trusted(tmp_path):
-    path = tmp_path / "ca.crt"
-    with pytest.raises(OSError, match="No such file"):
-        certificates_in(path)
-    path.write_text("a host's name")
-    with pytest.raises(OSError, match="holds no certificate in PEM"):
-        certificates_in(path)
-    authority = Authority(tmp_path).certificate
-    assert certificates_in(authority) == authority.read_bytes()

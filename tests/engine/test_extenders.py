@@ -16,7 +16,6 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.channels import load_pair
 from engine.configuration.scheduler import SchedulerDocument
 from engine.configuration.settings import ConfigError, Settings, parse
 from engine.cycle import conclude, decide, feasible
@@ -35,6 +34,7 @@ from engine.policy.chain import frameworks_of
 from engine.policy.plugin import Worlds
 from engine.queue import SubQueue
 from engine.serving.selfmade import SelfMade
+from engine.tls import load_pair
 from tests.builders import Cache, make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.fake_extender import FakeExtender
