@@ -62,7 +62,8 @@ from engine.policy.events import (
     read_and_told,
     sorted_events,
 )
-from engine.policy.world import DEFAULT_GPUS, Kept, PodSubject, SnapshotWorld
+from engine.policy.subject import PodSubject
+from engine.policy.world import DEFAULT_GPUS, Kept, SnapshotWorld
 
 _R = TypeVar("_R", bound=RuleBase)
 _NOMINATED: Final = "node.nominated"

@@ -10,6 +10,7 @@ from typing import Any, Final
 from dsl.quantities import parse_time
 from dsl.schema import FIELDS
 from dsl.types import MISSING, Kind
+from engine.framework.snapshot import QueueTimes
 from engine.objects import Container, Namespace, ResourceList, ResourceRequirements, Toleration
 from engine.objects.ondemand import FinishedPod
 from engine.pods.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PodInfo
@@ -56,6 +57,11 @@ def epoch_seconds(text: str | None) -> float:
 def number_of(value: float | None) -> float:
     """The number, missing if there is none."""
     return MISSING if value is None else float(value)
+
+
+def time_of(times: QueueTimes | None, name: str) -> float:
+    """`queued_at`, `first_attempt_at` or `attempts` of what the queue knows; missing is NaN."""
+    return MISSING if times is None else number_of(getattr(times, name))
 
 
 def containers_of(pod: PodInfo) -> Sequence[Container]:

@@ -1,4 +1,4 @@
-"""A snapshot as the language sees it: `dsl.plan.World` and `Subject` over `framework.Snapshot`.
+"""A snapshot as the language sees it: `dsl.plan.World` over `framework.Snapshot`.
 
 Every field that `dsl.schema` calls available has its reader here; a test holds the two together.
 """
@@ -7,55 +7,45 @@ Every field that `dsl.schema` calls available has its reader here; a test holds 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, tzinfo
-from ipaddress import ip_network
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.quantities import parse_number, parse_time
-from dsl.schema import AMOUNTS, FIELDS, OF_THE_QUEUE, WEEKDAYS, WELL_KNOWN_LABELS
-from dsl.types import MISSING, Kind, Level
+from dsl.schema import OF_THE_QUEUE, WEEKDAYS, WELL_KNOWN_LABELS
+from dsl.types import MISSING
 from dsl.world import Part
 from engine.framework.snapshot import (
     BoolColumn,
     CodeColumn,
     FloatColumn,
     PodColumns,
-    QueueTimes,
     Snapshot,
     annotation_column,
     label_column,
 )
-from engine.objects import Node, ObjectMeta
-from engine.plugins.node_selector import eligibility_key, eligible
-from engine.pods.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodInfo
-from engine.pods.workloads import workload_of
-from engine.policy.accounts import over_minimum, quota_amounts, quota_flag, quota_name
-from engine.policy.gangs import group_number
-from engine.policy.objectreads import (
-    LEASES,
-    ImageLists,
-    NodeObjects,
-    missing_bytes,
-    volume_limit,
-    workload_object,
-    workload_texts,
+from engine.plugins.node_selector import eligible
+from engine.pods.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from engine.policy.accounts import over_minimum
+from engine.policy.nodereads import (
+    PLAIN_TEXTS,
+    addresses,
+    annotated,
+    annotated_at,
+    condition,
+    is_ready,
+    tainted,
 )
+from engine.policy.objectreads import LEASES, ImageLists, NodeObjects, missing_bytes, volume_limit
 from engine.policy.podreads import (
     UnreadFieldError,
-    all_containers_of,
-    container_number,
-    containers_of,
     epoch_seconds,
-    group_of,
     namespace_text,
-    number_of,
     pod_reader,
-    reader_of,
+    time_of,
 )
 
 #: Of a version of samples, behind the snapshot's own generation in that of a world.
@@ -65,83 +55,8 @@ _QUEUE: Final = "queue"
 _NOMINATED: Final = "nominated"
 DEFAULT_GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu")
 _RESOURCES: Final = MappingProxyType({CPU: CPU, MEMORY: MEMORY, "storage": EPHEMERAL_STORAGE})
-
-
-# ---- nodes ---------------------------------------------------------------------------------------
-
-
-def _ready(node: Node) -> bool:
-    return _condition("Ready")(node) == "True"
-
-
-def _condition(name: str) -> Callable[[Node], str | None]:
-    def status(node: Node) -> str | None:
-        for condition in node.status.conditions or ():
-            if condition.type == name:
-                return condition.status
-        return None
-
-    return status
-
-
-def _tainted(test: str) -> Callable[[Node], bool]:
-    key, with_value, value = test.partition("=")
-
-    def tainted(node: Node) -> bool:
-        return any(
-            t.key == key and (not with_value or t.value == value) for t in node.spec.taints or ()
-        )
-
-    return tainted
-
-
-#: Texts that stand in a node as they are -> where.
-_PLAIN: Final = MappingProxyType(
-    {
-        spec.name: reader_of(spec.wire)
-        for spec in FIELDS.values()
-        if spec.level is Level.NODE and spec.wire and spec.type.kind is Kind.TEXT
-    }
-)
-
-
-def _addresses(node: Node) -> float:
-    """How many addresses the node's pods can have: its pod CIDRs' size; infinite without one.
-
-    A second family gives every pod a second address, not room for more pods.
-    """
-    try:
-        ranges = [
-            ip_network(one, strict=False) for one in node.spec.pod_cidrs or [node.spec.pod_cidr]
-        ]
-    except ValueError:
-        return np.inf
-    family = ranges[0].version
-    return float(sum(one.num_addresses for one in ranges if one.version == family))
-
-
 #: Fields that a time has as attributes of the same name.
 _CLOCK: Final = ("time.hour", "time.minute", "time.day", "time.month")
-
-
-# ---- metrics from annotations --------------------------------------------------------------------
-
-
-def _annotation(key: str) -> Callable[[Node], float]:
-    """The number of an annotation; also of `value,timestamp`, as Crane writes it."""
-
-    def value(node: Node) -> float:
-        text, comma, when = (node.metadata.annotations or {}).get(key, "").partition(",")
-        return MISSING if comma and np.isnan(parse_time(when)) else parse_number(text)
-
-    return value
-
-
-def _annotated_at(key: str) -> Callable[[Node], float]:
-    def when(node: Node) -> float:
-        return parse_time((node.metadata.annotations or {}).get(key, "").partition(",")[2])
-
-    return when
 
 
 class Kept:
@@ -224,15 +139,15 @@ class SnapshotWorld:
             return nodes.text(*label_column(key))
         if field == "node.name":
             return nodes.name_codes()
-        if field in _PLAIN:
-            said = _PLAIN[field]
+        if field in PLAIN_TEXTS:
+            said = PLAIN_TEXTS[field]
             return nodes.text(field, lambda node: said(node) or None)
         if key is None and field in WELL_KNOWN_LABELS:
             return nodes.text(*label_column(WELL_KNOWN_LABELS[field]))
         if field == "node.annotation" and key is not None:
             return nodes.text(*annotation_column(key))
         if field == "node.condition" and key is not None:
-            return nodes.text(f"condition:{key}", _condition(key))
+            return nodes.text(f"condition:{key}", condition(key))
         raise UnreadFieldError(field)
 
     def node_flag(self, field: str, key: str | None) -> BoolColumn:
@@ -240,9 +155,9 @@ class SnapshotWorld:
         if field == "node.unschedulable":
             return nodes.unschedulable
         if field == "node.ready":
-            return nodes.flag("ready", _ready)
+            return nodes.flag("ready", is_ready)
         if field == "node.taint" and key is not None:
-            return nodes.flag(f"taint:{key}", _tainted(key))
+            return nodes.flag(f"taint:{key}", tainted(key))
         raise UnreadFieldError(field)
 
     def node_texts(self, field: str) -> tuple[NDArray[np.intp], CodeColumn]:
@@ -268,7 +183,7 @@ class SnapshotWorld:
         if not name.startswith("annotation:"):
             return self.snapshot.signals.column(name)
         _, stale, scale, key = name.split(":", 3)
-        column = self.snapshot.nodes.number(f"value {key}", _annotation(key)) * float(scale)
+        column = self.snapshot.nodes.number(f"value {key}", annotated(key)) * float(scale)
         column[self.metric_age(name) > float(stale)] = np.nan
         return column
 
@@ -276,7 +191,7 @@ class SnapshotWorld:
         if not name.startswith("annotation:"):
             return self.snapshot.signals.age(name)
         key = name.split(":", 3)[3]
-        return self.now - self.snapshot.nodes.number(f"time of {key}", _annotated_at(key))
+        return self.now - self.snapshot.nodes.number(f"time of {key}", annotated_at(key))
 
     def cluster_metric(self, name: str) -> float:
         return self.snapshot.signals.value(name, ())
@@ -394,7 +309,7 @@ class SnapshotWorld:
 
     def _addresses(self, part: str) -> FloatColumn:
         nodes, pods = self.snapshot.nodes, self.snapshot.pods
-        size = np.minimum(self._amount(PODS, "allocatable"), nodes.number("cidr", _addresses))
+        size = np.minimum(self._amount(PODS, "allocatable"), nodes.number("cidr", addresses))
         size[~nodes.has_resource(PODS)] = np.nan
         if part == "capacity":
             return size
@@ -411,126 +326,3 @@ class SnapshotWorld:
             return (nodes.allocatable(resource) - requested).astype(np.float64)
         has = nodes.allocatable if part == "allocatable" else nodes.capacity
         return has(resource).astype(np.float64)
-
-
-def time_of(times: QueueTimes | None, name: str) -> float:
-    """`queued_at`, `first_attempt_at` or `attempts` of what the queue knows; missing is NaN."""
-    return MISSING if times is None else number_of(getattr(times, name))
-
-
-class PodSubject:
-    """`dsl.plan.Subject` over the pod to be placed and its namespace.
-
-    `queued` is what the queue knows of the pod, where it is not what `Snapshot.other_pods` has.
-    """
-
-    __slots__ = ("_gpus", "_pod", "_queued", "_snapshot")
-
-    def __init__(
-        self,
-        pod: PodInfo,
-        snapshot: Snapshot,
-        gpus: Sequence[str],
-        queued: QueueTimes | None = None,
-    ) -> None:
-        self._pod = pod
-        self._snapshot = snapshot
-        self._gpus = gpus
-        self._queued = queued
-
-    def number(self, field: str, key: str | None) -> float:
-        name = field.removeprefix("pod.")
-        if field.startswith("quota."):
-            amounts = quota_amounts(field.removeprefix("quota."), self._pod, self._snapshot)
-            return dict(amounts).get(key or "", MISSING)
-        if field.startswith("group."):
-            return group_number(self._pod, self._snapshot, field.removeprefix("group."))
-        if name in QueueTimes._fields:
-            known = self._queued or self._snapshot.other_pods.times(self._pod.uid)
-            return time_of(known, name)
-        if field == "workload.replicas":
-            found = workload_object(self._pod, self._snapshot)
-            return MISSING if found is None else number_of(found.replicas)
-        return float(pod_reader(name, key, self._gpus)(self._pod))
-
-    def text(self, field: str, key: str | None) -> str | None:
-        if field.startswith("namespace."):
-            known, part = self._snapshot.namespaces, field.removeprefix("namespace.")
-            return namespace_text(known, self._pod.namespace, part, key)
-        if field.startswith("workload."):
-            part = field.removeprefix("workload.")
-            return workload_texts(self._pod, self._snapshot, part).get(key or "")
-        if field == "pod.previous_node":
-            return self._snapshot.other_pods.previous_node(self._pod)
-        if field == "quota.name":
-            return quota_name(self._pod, self._snapshot)
-        if field == "group.name":
-            return group_of(self._pod)
-        text: str | None = pod_reader(field.removeprefix("pod."), key)(self._pod)
-        return text
-
-    def texts(self, field: str) -> tuple[str, ...]:
-        if field == "pod.images":
-            return tuple([c.image for c in all_containers_of(self._pod) if c.image])
-        if field == "pod.containers":
-            return tuple([c.name for c in containers_of(self._pod)])
-        raise UnreadFieldError(field)
-
-    def flag(self, field: str, key: str | None) -> bool:  # noqa: ARG002 - none is keyed
-        if field.startswith("quota."):
-            return quota_flag(field.removeprefix("quota."), self._pod, self._snapshot)
-        return bool(pod_reader(field.removeprefix("pod."), None)(self._pod))
-
-    def pairs(self, field: str) -> tuple[tuple[str, str | float], ...]:
-        owner, _, name = field.partition(".")
-        if owner == "quota":
-            return quota_amounts(name, self._pod, self._snapshot)
-        if field in AMOUNTS:
-            return self._amounts(name)
-        if owner == "workload":
-            return tuple(sorted(workload_texts(self._pod, self._snapshot, name).items()))
-        if owner == "namespace":
-            namespace = self._snapshot.namespaces.get(self._pod.namespace)
-            meta = namespace.metadata if namespace else ObjectMeta()
-        else:
-            meta = self._pod.pod.metadata
-        spec = self._pod.pod.spec
-        if name == "toleration":
-            # The first of a key counts.
-            values = {one.key: one.value for one in reversed(spec.tolerations or ())}
-        elif name == "node_selector":
-            values = spec.node_selector or {}
-        else:
-            values = (meta.labels if name == "label" else meta.annotations) or {}
-        return tuple(sorted(values.items()))
-
-    def _amounts(self, name: str) -> tuple[tuple[str, float], ...]:
-        pod = self._pod
-        limits = [(c.resources and c.resources.limits) or {} for c in containers_of(pod)]
-        named = pod.requests if name == "request" else {key for one in limits for key in one}
-        found = ((key, self.number(f"pod.{name}", key)) for key in sorted(named))
-        return tuple((key, MISSING if one != one else one) for key, one in found)
-
-    def asks(self, field: str) -> Part:
-        return eligibility_key(self._pod) if field == "node.eligible" else self.texts("pod.images")
-
-    def metric(self, name: str) -> float:
-        """See `Subject.metric`; the second part of the name says whose it is."""
-        pod = self._pod
-        of = name.split(":")[1]
-        signals = self._snapshot.signals
-        if of == "namespace":
-            return signals.value(name, (pod.namespace,))
-        owner = workload_of(pod) if of == "workload" else pod.name
-        return MISSING if owner is None else signals.value(name, (pod.namespace, owner))
-
-    @property
-    def containers(self) -> int:
-        return len(containers_of(self._pod))
-
-    def container_number(self, place: int, field: str, key: str | None) -> float:
-        return container_number(containers_of(self._pod)[place], field, key or "")
-
-    def container_text(self, place: int, field: str) -> str | None:
-        container = containers_of(self._pod)[place]
-        return (container.name if field == "name" else container.image) or None

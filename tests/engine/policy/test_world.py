@@ -10,18 +10,14 @@ import pytest
 
 from dsl.schema import FIELDS, NODE_SETS, RESULTS
 from dsl.types import Kind, Level
+from engine.framework.snapshot import QueueTimes
 from engine.objects import Namespace, Node, OwnerReference, Pod, from_builtins
 from engine.pods.podinfo import make_pod_info
 from engine.pods.workloads import owned_by, workload_of
 from engine.policy.objectreads import ImageLists
 from engine.policy.podreads import epoch_seconds, reader_of
-from engine.policy.world import (
-    DEFAULT_GPUS,
-    Kept,
-    PodSubject,
-    QueueTimes,
-    SnapshotWorld,
-)
+from engine.policy.subject import PodSubject
+from engine.policy.world import DEFAULT_GPUS, Kept, SnapshotWorld
 from tests.builders import Cache, changed, make_node, make_pod, pod_object
 
 #: What is known of the outcome is given to actions, not read of the world.
