@@ -22,7 +22,7 @@ from engine.clock import Clock
 from engine.comparer import Comparer
 from engine.configuration.settings import Settings
 from engine.endpoints import Endpoints, served
-from engine.eventhandlers import EventHandlers, as_far_as_legible
+from engine.eventhandlers import EventHandlers
 from engine.explain.scores import noted
 from engine.extenders.client import Extenders
 from engine.extenders.lane import NODES as WHOLE_NODES
@@ -52,6 +52,7 @@ from engine.placement import Observer
 from engine.plugins.no_nodes import SchedulingGates
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import IN_TREE
+from engine.pods.legible import as_far_as_legible
 from engine.policy.bundle import NO_POLICIES, Bundle, Refusal
 from engine.policy.chain import frameworks_of, worlds_of
 from engine.policy.guard import Load

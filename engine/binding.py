@@ -13,7 +13,7 @@ import msgspec
 
 from engine.basis import Basis
 from engine.choice import Chosen
-from engine.eventhandlers import NOMINATION_ENDED
+from engine.clusterevents import NOMINATION_ENDED
 from engine.executor import Changes, Executor
 from engine.failures import Failures
 from engine.framework.acting import Acts

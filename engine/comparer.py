@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from engine.cache import Cache
-from engine.eventhandlers import Place, place_of
+from engine.clusterevents import Place, place_of
 from engine.kube.client import KubeClient
 from engine.kube.errors import KubeError
 from engine.kube.listing import each

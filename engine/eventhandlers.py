@@ -14,9 +14,9 @@ What a pod is to us, and what each change does (`A` in the cache, `P` in the que
     A: has a node and is not finished.    P: has none, is ours, neither finished nor being deleted.
 
 Finer than kube-scheduler: the echo of our own writes (conditions and nomination of a waiting pod)
-wakes no pod; node changes that kube-scheduler has no event for are Node/Update.
+wakes no pod.
 
-Source: kubernetes pkg/scheduler/eventhandlers.go and framework/events.go.
+Source: kubernetes pkg/scheduler/eventhandlers.go.
 """
 
 from __future__ import annotations
@@ -25,80 +25,43 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from engine.cache import Cache
-from engine.framework.events import EVERYTHING, Action, ClusterEvent, Resource, Seen
-from engine.objects import Identity, Namespace, Node, Pod, Quantity, ResourceList, object_key
+from engine.clusterevents import (
+    ASSIGNED,
+    NOMINATION_ENDED,
+    PENDING,
+    POD_ASSIGNED,
+    POD_FREED,
+    POD_OTHERWISE,
+    TERMINAL,
+    Place,
+    event_of,
+    has_changed,
+    is_echo,
+    node_events,
+    on_node,
+    place_of,
+    pod_events,
+)
+from engine.framework.events import EVERYTHING, Action, ClusterEvent, Resource
+from engine.objects import Identity, Namespace, Node, Pod, object_key
+from engine.pods.legible import legible, legible_node
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.queue import SchedulingQueue
 from engine.telemetry import Count, Telemetry
-from engine.text.quantity import parse
 
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 
-POD_ASSIGNED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
-POD_FREED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
-NOMINATION_ENDED: Final = ClusterEvent(Resource.NOMINATION, Action.DELETE)
 _VOLUMES_FREED: Final = ClusterEvent(Resource.PERSISTENT_VOLUME, Action.UPDATE_OTHER)
-POD_OTHERWISE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_OTHER)
-
-_TERMINAL: Final = frozenset({"Succeeded", "Failed"})
-_NODE_STATUS_WITH_EVENTS: Final = frozenset({"allocatable", "conditions", "declared_features"})
-_NODE_SPEC_WITH_EVENTS: Final = frozenset({"taints"})
-
-_METADATA: Final = frozenset({"metadata"})
-_VERSIONS: Final = frozenset({"resource_version", "generation"})
-_AMOUNTS: Final = frozenset(
-    {"requests", "limits", "overhead", "allocated_resources", "allocatable", "capacity"}
-)
-"""Names of fields with quantities by resource, anywhere in an object."""
 
 OnRefused = Callable[[Pod, str], None]
 """Called once for a pod of ours that cannot be scheduled because it cannot be read, with why."""
-
-
-# ---- what a change is called ---------------------------------------------------------------------
-
-
-class Place(Enum):
-    """What a pod is to us."""
-
-    ASSIGNED = "A"
-    PENDING = "P"
-    NEITHER = "-"
-
-
-_ASSIGNED, _PENDING, _NEITHER = Place  # CPython 3.11 takes 0.1 us to look up a member
-
-
-def place_of(pod: Pod, scheduler_names: Container[str]) -> Place:
-    """Where a pod belongs, by itself."""
-    if pod.status.phase in _TERMINAL:
-        return _NEITHER
-    if pod.bound_to or pod.spec.node_name:
-        return _ASSIGNED
-    ours = pod.spec.scheduler_name in scheduler_names
-    return _PENDING if ours and pod.metadata.deletion_timestamp is None else _NEITHER
-
-
-def _event_of(resource: Resource, old: Seen, new: Seen) -> ClusterEvent:
-    """The event of a kind whose updates are not told apart."""
-    if old is None or new is None:
-        return ClusterEvent(resource, Action.DELETE if new is None else Action.ADD)
-    return ClusterEvent(resource, Action.UPDATE_OTHER)
-
-
-def on_node(pod: Pod, node: str) -> Pod:
-    """The pod with this node, even if it was only assumed there: hints look at that."""
-    if pod.node_name:
-        return pod
-    return msgspec.structs.replace(pod, bound_to=node)
 
 
 def freed(
@@ -126,130 +89,6 @@ def _lost(queue: SchedulingQueue, pod: Pod, rank: int) -> None:
     """Pods that came after the nominated one may have the room; quotas counted it for others."""
     queue.move(POD_FREED, pod, only=lambda one: one.priority <= rank)
     queue.move(NOMINATION_ENDED, pod)
-
-
-def pod_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
-    """The finer events of a change of a pod; AssignedPod/Update or TargetPod/Update without any."""
-    actions: list[Action] = []
-    if (old.metadata.labels or {}) != (new.metadata.labels or {}):
-        actions.append(Action.UPDATE_POD_LABEL)
-    if not _resources_untouched(old, new):
-        before, after = as_far_as_legible(old).requests, as_far_as_legible(new).requests
-        if any(amount > after.get(name, -1) for name, amount in before.items()):
-            actions.append(Action.UPDATE_POD_SCALE_DOWN)
-        if any(amount > before.get(name, -1) for name, amount in after.items()):
-            actions.append(Action.UPDATE_POD_SCALE_UP)
-    if old.spec.scheduling_gates and not new.spec.scheduling_gates:
-        actions.append(Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
-    if len(old.spec.tolerations or ()) != len(new.spec.tolerations or ()):
-        actions.append(Action.UPDATE_POD_TOLERATION)
-    resource = Resource.ASSIGNED_POD if new.node_name else Resource.TARGET_POD
-    return tuple([ClusterEvent(resource, action) for action in actions or [Action.UPDATE_OTHER]])
-
-
-def _resources_untouched(old: Pod, new: Pod) -> bool:
-    before, after = old.status, new.status
-    return (
-        old.spec == new.spec
-        and before.container_statuses == after.container_statuses
-        and before.init_container_statuses == after.init_container_statuses
-        and before.allocated_resources == after.allocated_resources
-        and before.resources == after.resources
-    )
-
-
-def node_events(old: Node | None, new: Node | None) -> tuple[ClusterEvent, ...]:
-    """Node/Add, Node/Delete, or the finer events of a change; none if nobody reads what changed.
-
-    Uncordoning counts as a change of taints, cordoning as none. Of conditions only the status
-    counts. Anything else that a policy may read is Node/Update.
-    """
-    if old is None or new is None:
-        return (_event_of(Resource.NODE, old, new),)
-    actions: list[Action] = []
-    uncordoned = old.spec.unschedulable and not new.spec.unschedulable
-    if uncordoned or (old.spec.taints or []) != (new.spec.taints or []):
-        actions.append(Action.UPDATE_NODE_TAINT)
-    if _amounts(old.status.allocatable) != _amounts(new.status.allocatable):
-        actions.append(Action.UPDATE_NODE_ALLOCATABLE)
-    if (old.metadata.labels or {}) != (new.metadata.labels or {}):
-        actions.append(Action.UPDATE_NODE_LABEL)
-    if _condition_statuses(old) != _condition_statuses(new):
-        actions.append(Action.UPDATE_NODE_CONDITION)
-    if (old.metadata.annotations or {}) != (new.metadata.annotations or {}):
-        actions.append(Action.UPDATE_NODE_ANNOTATION)
-    if (old.status.declared_features or []) != (new.status.declared_features or []):
-        actions.append(Action.UPDATE_NODE_DECLARED_FEATURE)
-    if _differs(old.spec, new.spec, _NODE_SPEC_WITH_EVENTS) or _differs(
-        old.status, new.status, _NODE_STATUS_WITH_EVENTS
-    ):
-        actions.append(Action.UPDATE_OTHER)
-    return tuple([ClusterEvent(Resource.NODE, action) for action in actions])
-
-
-def _differs(old: msgspec.Struct, new: msgspec.Struct, but_for: frozenset[str]) -> bool:
-    if old == new:
-        return False
-    fields = old.__struct_fields__
-    return any(getattr(old, f) != getattr(new, f) for f in fields if f not in but_for)
-
-
-def _condition_statuses(node: Node) -> dict[str, str]:
-    return {condition.type: condition.status for condition in node.status.conditions or ()}
-
-
-def _amounts(resources: ResourceList | None) -> dict[str, int | str]:
-    """Equal for equal amounts, however they are written."""
-    return {name: _amount(quantity) for name, quantity in (resources or {}).items()}
-
-
-def _amount(quantity: Quantity) -> int | str:
-    """In billionths, or the text if it cannot be read."""
-    try:
-        return parse(quantity).nano
-    except ValueError:
-        return repr(quantity)
-
-
-# ---- what cannot be read -------------------------------------------------------------------------
-
-
-def legible(item: _T) -> _T:
-    """The object, or a part of one, without the quantities that cannot be read."""
-    changed: dict[str, Any] = {}
-    for name in item.__struct_fields__:
-        value = getattr(item, name)
-        if name in _AMOUNTS and value:
-            changed[name] = {key: amount for key, amount in value.items() if _is_legible(amount)}
-        elif isinstance(value, msgspec.Struct):
-            changed[name] = legible(value)
-        elif isinstance(value, list):
-            changed[name] = [legible(x) if isinstance(x, msgspec.Struct) else x for x in value]
-    return msgspec.structs.replace(item, **changed)
-
-
-def _is_legible(quantity: Quantity) -> bool:
-    return isinstance(_amount(quantity), int)
-
-
-def as_far_as_legible(pod: Pod) -> PodInfo:
-    """The pod without the quantities that cannot be read."""
-    try:
-        return make_pod_info(pod)
-    except ValueError:
-        return make_pod_info(legible(pod))
-
-
-def legible_node(node: Node) -> Node:
-    """The node without the quantities that cannot be read; the same one if all can."""
-    for resources in (node.status.allocatable, node.status.capacity):
-        if not all(map(_is_legible, (resources or {}).values())):
-            log.warning("node %s has quantities that cannot be read", node.metadata.name)
-            return legible(node)
-    return node
-
-
-# ---- the handlers --------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
@@ -312,14 +151,14 @@ class PodHandler(_Handler[Pod]):
     def _is_now(self, old: Pod | None, new: Pod) -> None:
         now = place_of(new, self.scheduler_names)
         if old is None:
-            if now is _ASSIGNED:
+            if now is ASSIGNED:
                 self._assigned(new)
-            elif now is _PENDING:
+            elif now is PENDING:
                 self._pending(None, new)
             return
         before = place_of(old, self.scheduler_names)
         match now:
-            case Place.ASSIGNED if before is _ASSIGNED:
+            case Place.ASSIGNED if before is ASSIGNED:
                 self._still_assigned(old, new)
             case Place.ASSIGNED:
                 if self.cache.node_of(new.metadata.uid) not in (None, new.node_name):
@@ -333,7 +172,7 @@ class PodHandler(_Handler[Pod]):
                 self._pending(None, new)
             case Place.NEITHER:
                 # Being deleted: it keeps its nomination until it is gone.
-                self._out(old, gone=new.status.phase in _TERMINAL or bool(new.node_name))
+                self._out(old, gone=new.status.phase in TERMINAL or bool(new.node_name))
 
     # ---- on nodes
 
@@ -343,7 +182,7 @@ class PodHandler(_Handler[Pod]):
         self.queue.move(POD_ASSIGNED, None, pod)
 
     def _still_assigned(self, old: Pod, new: Pod) -> None:
-        if _changed(old, new):
+        if has_changed(old, new):
             self._count(new)
         for event in pod_events(old, new):
             self.queue.move(event, old, new)
@@ -381,7 +220,7 @@ class PodHandler(_Handler[Pod]):
         if old is None:
             self.queue.add(pod)
             return
-        self.queue.update(pod, () if _is_echo(old, new) else pod_events(old, new))
+        self.queue.update(pod, () if is_echo(old, new) else pod_events(old, new))
         if news:
             self.queue.part(uid)
         self._renominated(old, new.status.nominated_node_name)
@@ -441,23 +280,6 @@ class PodHandler(_Handler[Pod]):
         return True
 
 
-def _is_echo(old: Pod, new: Pod) -> bool:
-    """Whether nothing changed but what schedulers write: conditions and nomination."""
-    status = msgspec.structs.replace(
-        old.status,
-        conditions=new.status.conditions,
-        nominated_node_name=new.status.nominated_node_name,
-    )
-    return not _changed(msgspec.structs.replace(old, status=status), new)
-
-
-def _changed(old: Any, new: Any) -> bool:  # noqa: ANN401 - any struct with metadata, or None
-    """Whether anything of an object changed that is read; a heartbeat changes nothing."""
-    if old is None or new is None:
-        return True
-    return _differs(old.metadata, new.metadata, _VERSIONS) or _differs(old, new, _METADATA)
-
-
 @dataclass(eq=False)
 class NodeHandler(_Handler[Node]):
     """Nodes: to the cache, and their events to the queue. An unreadable amount counts as none."""
@@ -467,7 +289,7 @@ class NodeHandler(_Handler[Node]):
 
     def _tell(self, old: Node | None, new: Node | None) -> None:
         self.on_node(old, new)
-        if not _changed(old, new):
+        if not has_changed(old, new):
             return
         if new is not None:
             self.cache.add_node(legible_node(new))
@@ -486,11 +308,11 @@ class NamespaceHandler(_Handler[Namespace]):
 
     def _tell(self, old: Namespace | None, new: Namespace | None) -> None:
         one = old if new is None else new
-        if one is None or not _changed(old, new):
+        if one is None or not has_changed(old, new):
             return
         name, cache = one.metadata.name, self.cache
         read = cache.remove_namespace(name) if new is None else cache.set_namespace(new)
-        event = _event_of(Resource.NAMESPACE, old, new)
+        event = event_of(Resource.NAMESPACE, old, new)
         self.queue.move(event, only=lambda pod: pod.namespace == name)
         if read:
             self.queue.move(POD_OTHERWISE, old, new)
@@ -515,11 +337,11 @@ class ObjectHandler(_Handler[Any]):
             self.cache.remove_object(kind, object_key(old.metadata))
         else:
             self.cache.set_object(new)
-        if not _changed(old, new):
+        if not has_changed(old, new):
             return
         self.on_change(kind)
         if self.wakes is not None:
-            self.queue.move(_event_of(self.wakes, old, new), old, new)
+            self.queue.move(event_of(self.wakes, old, new), old, new)
             self._wake()
 
 

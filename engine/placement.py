@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from engine.basis import Basis
 from engine.binding import Bindings
 from engine.choice import Chosen, Refused
+from engine.clusterevents import POD_ASSIGNED
 from engine.cycle import conclude, decide
-from engine.eventhandlers import POD_ASSIGNED
 from engine.evictions import Evictions
 from engine.failures import Failures
 from engine.framework.acting import Acted, Point

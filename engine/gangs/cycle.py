@@ -32,8 +32,8 @@ import numpy as np
 
 from engine.basis import Basis
 from engine.choice import Chosen, Refused
+from engine.clusterevents import POD_FREED, on_node
 from engine.collective.packing import NOWHERE, Found, Packing, Steps
-from engine.eventhandlers import POD_FREED, on_node
 from engine.evictions import Evictions
 from engine.failures import Failures
 from engine.framework.decision import Decision

@@ -21,7 +21,6 @@ from dsl.quantities import parse_number, parse_time
 from dsl.types import is_missing
 from engine.cache import Cache
 from engine.clock import Clock
-from engine.eventhandlers import as_far_as_legible
 from engine.framework.events import Action, ClusterEvent
 from engine.framework.events import Resource as Wakes
 from engine.kube.client import KubeClient, segment
@@ -33,6 +32,7 @@ from engine.kube.resources import Resource
 from engine.kube.wiring import Wiring
 from engine.objects import Identity, Pod, ResourceList, object_key
 from engine.objects.ondemand import Metadata
+from engine.pods.legible import as_far_as_legible
 from engine.policy.podreads import finished_at
 from engine.queue import SchedulingQueue
 from engine.signals.samples import Series

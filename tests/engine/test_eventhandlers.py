@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.clock import ManualClock
-from engine.eventhandlers import POD_OTHERWISE, EventHandlers, Place, place_of
+from engine.clusterevents import POD_OTHERWISE, Place, place_of
+from engine.eventhandlers import EventHandlers
 from engine.framework.events import (
     Action,
     ClusterEvent,
