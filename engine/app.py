@@ -430,7 +430,8 @@ class App:
         for kind in self._kinds:
             handler = handlers.of(kind.wakes, self.scheduler.changes.changed)
             reflectors.append(Reflector(session, kind.resource(), handler, wiring))
-        for resource, source in self._in_force.watched if self._in_force is not None else ():
+        configured = () if self._in_force is None else self._in_force.configured.watched
+        for resource, source in configured:
             reflectors.append(Reflector(session, resource, source, wiring))
         return reflectors
 

@@ -212,7 +212,7 @@ async def _fed(in_force: InForce, session: Session, state: str | None) -> None:
     if state is not None:
         keeper = Keeper(session, Wiring(SystemClock(), Telemetry(), Random()), state)
     in_force.connect(None, keeper, lambda: False)
-    for resource, handler in in_force.watched:
+    for resource, handler in in_force.configured.watched:
         for one in await list_all(session, resource):
             handler.on_add(one)
         handler.on_synced()

@@ -121,8 +121,8 @@ class Judge:
     async def judge(self, question: Question) -> Answer:
         """What is said to a change of a ConfigMap."""
         old, new = question.old, question.new
-        was = None if old is None else self.in_force.source_of(old.metadata)
-        source = None if new is None else self.in_force.source_of(new.metadata)
+        was = None if old is None else self.in_force.configured.source_of(old.metadata)
+        source = None if new is None else self.in_force.configured.source_of(new.metadata)
         if new is None or source is None:
             return Answer(warnings=() if was is None else (self._left(was),))
         why = self.not_ready() or ("too many wait" if self._waiting >= _MOST_WAITING else "")
@@ -140,7 +140,7 @@ class Judge:
             self._waiting -= 1
 
     def _left(self, source: Source) -> str:
-        if self.in_force.is_named(source):
+        if self.in_force.configured.is_named(source):
             return f"{source.title} is a source of policies: its rules stay in force without it"
         unless = "" if source.tenant else ", unless it was the last"
         return f"{source.title} is no longer selected: its rules are withdrawn{unless}"

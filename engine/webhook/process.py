@@ -126,7 +126,7 @@ class Webhook:
         registration = Registration(session, options.place, options.settings.berth.policies)
         self._reflectors = [
             Reflector(session, resource, handler, wiring)
-            for resource, handler in self.in_force.watched
+            for resource, handler in self.in_force.configured.watched
         ]
         state = options.settings.berth.policies.state
         keeper = None if state is None else Keeper(session, wiring, state)

@@ -78,7 +78,7 @@ class Bench:
             there=lambda: (nodes, pods),
             load=lambda **_: Load(0, 0),
         )
-        [(_, self._source)] = self.in_force.watched
+        [(_, self._source)] = self.in_force.configured.watched
         plain = frameworks_of(self._profiles, Bundle("", (), {}), worlds=self._worlds)
         self._queue = SchedulingQueue(
             clock=SystemClock(), hooks=queue_hooks(plain, self._snapshot), snapshot=self._snapshot

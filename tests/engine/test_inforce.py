@@ -70,7 +70,7 @@ def started(keeper, *edits, missing=()):
                 pass
             clock.advance(1.0)
 
-    [(_, source)] = in_force.watched
+    [(_, source)] = in_force.configured.watched
     meta = ObjectMeta(name="policies", namespace="berth", uid="u")
     source.on_add(ConfigMap(meta, data=edits[0]))
     work()
@@ -157,7 +157,7 @@ def test_a_new_leader_reads_what_was_taken_back_before_it_writes_and_only_a_lead
     def config_map(files):
         return ConfigMap(ObjectMeta(name="policies", namespace="berth", uid="u"), data=files)
 
-    [(_, source)] = in_force.watched
+    [(_, source)] = in_force.configured.watched
     source.on_add(config_map(GOOD))
     asyncio.run(in_force.restore(asyncio.sleep))
     work()
@@ -193,14 +193,14 @@ def test_a_follower_keeps_no_bundles_of_before_and_nothing_to_tell_of_what_is_go
         there=lambda: (3, 10),
     )
     in_force.connect(None, None, lambda: False)
-    [(_, handler)] = in_force.watched
+    [(_, handler)] = in_force.configured.watched
     handler.on_synced()
     for number in range(3):
         config_map = ConfigMap(ObjectMeta(name=f"m{number}", namespace="berth"), data=GOOD)
         handler.on_add(config_map)
         while any(one.step(1e9) for one in in_force.background):
             pass
-        assert list(in_force._untold) == [f"ConfigMap berth/m{number}"]
+        assert list(in_force._owners._untold) == [f"ConfigMap berth/m{number}"]
         handler.on_delete(config_map)
     assert not in_force.reloader._before
 
@@ -221,7 +221,7 @@ def test_of_the_last_that_is_selected_rules_stay_and_nothing_where_it_had_none(t
         there=lambda: (3, 10),
     )
     in_force.connect(None, None, lambda: True)
-    [(_, selected)] = in_force.watched
+    [(_, selected)] = in_force.configured.watched
     one, two = (
         ConfigMap(ObjectMeta(name=name, namespace="berth", uid=name), data={f"{name}.policy": of})
         for name, of in (("one", text), ("two", "filter: node.label b\n"))

@@ -619,7 +619,7 @@ def test_what_was_kept_is_asked_for_until_the_server_gives_it_or_will_not(code, 
         load=lambda **_: Load(0, 0),
     )
     in_force.connect(None, Asked(), lambda: False)
-    [(_, source)] = in_force.watched
+    [(_, source)] = in_force.configured.watched
     source.on_add(ConfigMap(ObjectMeta(name="a", namespace="x", uid="u"), data=BROKEN))
     asyncio.run(in_force.restore(sleep))
     while any(one.step(1e9) for one in in_force.background):

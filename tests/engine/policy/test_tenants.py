@@ -64,7 +64,7 @@ class World:
         self.in_force.connect(self, keeper, lambda: True)
         if keeper is not None:
             asyncio.run(self.in_force.restore(asyncio.sleep))
-        (_, self.own), (self.resource, self.tenants) = self.in_force.watched
+        (_, self.own), (self.resource, self.tenants) = self.in_force.configured.watched
         self.seen = {}
 
     def _put(self, bundle, changed):
@@ -213,7 +213,7 @@ def test_an_edit_of_one_namespace_costs_little_for_each_of_the_others():
 
 def test_putting_together_putting_in_force_and_telling_are_a_step_each(monkeypatch):
     did = []
-    for of, name in ((inforce, "together"), (World, "_put"), (World, "emit")):
+    for of, name in ((inforce.inforce, "together"), (World, "_put"), (World, "emit")):
         ask = getattr(of, name)
         told = lambda *what, ask=ask, name=name: (did.append(name), ask(*what))[1]  # noqa: E731
         monkeypatch.setattr(of, name, told)
@@ -310,8 +310,8 @@ def test_an_edit_looks_at_no_other_namespace_one_by_one(monkeypatch, edited):
     world = started({f"team-{n}": {"a.policy": LABEL} for n in range(50)})
     of = world.in_force._standing
     monkeypatch.setattr(world.in_force, "_standing", lambda *each: looked.append(0) or of(*each))
-    called, seen = inforce.file_of, []
-    monkeypatch.setattr(inforce, "file_of", lambda plan: seen.append(0) or called(plan))
+    called, seen = inforce.owners.file_of, []
+    monkeypatch.setattr(inforce.owners, "file_of", lambda plan: seen.append(0) or called(plan))
     world.edit("team-1", edited)
     world.in_force.status()
     assert len(looked) <= 2

@@ -72,7 +72,7 @@ class Process:
         )
         self.in_force.connect(None, None, lambda: False)
         self.seen = {}
-        for _, handler in self.in_force.watched:
+        for _, handler in self.in_force.configured.watched:
             handler.on_synced()
 
     async def _remember(self):
@@ -81,7 +81,7 @@ class Process:
     def put(self, config_map):
         key = config_map.metadata.namespace, config_map.metadata.name
         old, self.seen[key] = self.seen.get(key), config_map
-        for resource, handler in self.in_force.watched:
+        for resource, handler in self.in_force.configured.watched:
             within = f"/{key[0]}/" in resource.path or "namespaces" not in resource.path
             by_name = resource.field_selector == f"metadata.name={key[1]}"
             if within and (by_name or resource.label_selector):
@@ -91,7 +91,7 @@ class Process:
                 pass
 
     def refusal(self, config_map):
-        source = self.in_force.source_of(config_map.metadata)
+        source = self.in_force.configured.source_of(config_map.metadata)
         return self.in_force.reloader_of(source).refusal_of(source)
 
     def judge(self, new, old=None):

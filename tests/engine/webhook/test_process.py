@@ -85,7 +85,7 @@ def test_what_is_spoilt_is_told_once_and_counts_as_nothing(caplog):
 
 def test_a_source_that_is_broken_from_the_start_is_not_said_to_stop_a_scheduler(caplog):
     process, _ = asked(Server())
-    [(_, source)] = process.in_force.watched
+    [(_, source)] = process.in_force.configured.watched
     source.on_add(ConfigMap(ObjectMeta("b", "a"), {"x.policy": "filter: node.lable a\n"}))
     for work in process.in_force.background:
         while work.step(1e9):

@@ -8,46 +8,32 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from dsl.diagnostics import Diagnostic
-from dsl.plan import Plan
 from engine.clock import Clock, stamp
-from engine.configuration.berth import PoliciesSection
 from engine.configuration.settings import Settings
 from engine.framework.edge import EventSink
-from engine.framework.effects import Emit
 from engine.framework.profile import Profile
+from engine.inforce.owners import Owners, called, folder_of
+from engine.inforce.sources import ConfiguredSources
 from engine.kube.errors import KubeError, StatusError
 from engine.kube.keeper import MOST_BYTES, Keeper
-from engine.kube.resources import Resource, config_maps
-from engine.objects import ConfigMap, ObjectMeta
-from engine.pods.selectors import read_selector
 from engine.policy import lastgood
 from engine.policy.bundle import (
     NO_POLICIES,
     Bundle,
     Refusal,
     compile_settings,
-    file_of,
     in_a_line,
     together,
 )
 from engine.policy.findings import new_compiler
 from engine.policy.guard import Guard, Load, Measure
 from engine.policy.reloader import Kept, Listener, Reloader, Work
-from engine.policy.sources import (
-    ConfigMapSource,
-    FolderSource,
-    SelectedSources,
-    Source,
-    Texts,
-    selected_source,
-    title_of,
-)
+from engine.policy.sources import Source
 from engine.policy.tenants import Tenants
 from engine.telemetry import Count, Telemetry
 
@@ -60,7 +46,6 @@ _LONGEST_WHY: Final = 1000
 _AGAIN_SECONDS: Final = 1.0
 _TENANTS_SHOWN: Final = 100
 _IN_FORCE: Final = "InForce"
-Watched = tuple[Resource[ConfigMap], "ConfigMapSource | SelectedSources"]
 
 
 class Callbacks(msgspec.Struct):
@@ -104,13 +89,10 @@ class InForce:
         self._clock = clock
         self._telemetry = telemetry
         self._there = there
-        self._events: EventSink | None = None
+        self._owners = Owners()
         self._keeper: Keeper | None = None
         self._leads: Callable[[], bool] = lambda: True
         self._heeds = True
-        self._untold: dict[str, Emit] = {}
-        self._config_maps: dict[str, ConfigMapSource] = {}
-        self._named: dict[str, Source] = {}
         self._since = 0.0
         self._kept: Mapping[str, Kept] | None = None
         self.bundle: Bundle | None = None
@@ -130,13 +112,13 @@ class InForce:
             self._guard = Guard(
                 policies.guard, clock, load, self._go_back, self.reloader.keep_before
             )
-        self.watched: list[Watched] = []
-        """The resources to list and watch, and their handlers."""
-        self.background: list[Background] = []
-        """Work between cycles; see `scheduler.Background`."""
-        self._build(policies)
+        self.configured = ConfiguredSources(
+            policies, self.reloader, self._tenants, self._owners, clock, callbacks.wake
+        )
         own = (self._tenants, self.reloader, self._guard)
-        self.background += [one for one in own if one is not None]
+        folders = self.configured.folders
+        self.background: list[Background] = [*folders, *(one for one in own if one is not None)]
+        """Work between cycles; see `scheduler.Background`."""
 
     def _reloader(self, asker: str, accepted: Callable[[Bundle], None]) -> Reloader:
         """One for the sources of the scheduler's owner, or for that of a namespace."""
@@ -163,78 +145,6 @@ class InForce:
 
         return self._reloader(source.tenant, in_force)
 
-    def _build(self, policies: PoliciesSection) -> None:
-        selected = [one for one in policies.all_sources if one.selector is not None]
-        for section in policies.all_sources:
-            folder = section.folder if policies.in_folders else ""
-            names = frozenset(section.profiles)
-            if section.config_map is not None:
-                namespace, _, name = section.config_map.partition("/")
-                source = Source(title_of(namespace, name), folder, names)
-                self._named[section.config_map] = source
-                self.reloader.expect(source)
-                self.watched.append(
-                    (config_maps(namespace, name), self._of(source, namespace, name))
-                )
-            elif section.dir is not None:
-                source = Source(f"folder {section.dir}", folder, names)
-                self.reloader.expect(source)
-                offer = partial(self._offer, source)
-                self.background.append(FolderSource(Path(section.dir), offer, self._clock))
-        for section in selected:
-            assert section.namespace is not None
-            listed = partial(self._listed, f"{section.selector} in {section.namespace}")
-            self.reloader.await_listed(*listed.args)
-            # A source without rules in force leaves nothing behind that has to be mended.
-            handler = SelectedSources(
-                self._selected, self._leave, listed, lambda gone: gone.title in self.reloader.kept()
-            )
-            resource = config_maps(section.namespace, label_selector=section.selector or "")
-            self.watched.append((resource, handler))
-        if self._tenants is not None and policies.tenants is not None:
-            resource = config_maps("", policies.tenants.config_map)
-            self.watched.append((resource, self._tenants.handler(self._made, self._gone)))
-
-    def _of(self, source: Source, namespace: str, name: str) -> ConfigMapSource:
-        made = ConfigMapSource(namespace, name, partial(self._offer, source))
-        self._made(made)
-        return made
-
-    def _made(self, source: ConfigMapSource) -> None:
-        self._config_maps[source.title] = source
-
-    def _gone(self, source: ConfigMapSource) -> None:
-        del self._config_maps[source.title]
-        self._untold.pop(source.title, None)
-
-    def _selected(self, namespace: str, name: str) -> ConfigMapSource | None:
-        """A source for a ConfigMap that a selector found; None: it is one by its name already."""
-        if f"{namespace}/{name}" in self._named:
-            return None
-        return self._of(selected_source(namespace, name), namespace, name)
-
-    def _listed(self, selection: str, found: int) -> None:
-        if not found:
-            log.info("No ConfigMap matches yet: %s", selection)
-        self.reloader.listed(selection)
-        self._callbacks.wake()
-
-    def source_of(self, meta: ObjectMeta) -> Source | None:
-        """The source that a ConfigMap of this name and these labels is; None: it is none.
-
-        Raises:
-            SelectorError: what selects sources cannot be read.
-        """
-        named = self._named.get(f"{meta.namespace}/{meta.name}")
-        if named is not None:
-            return named
-        for one in self._settings.policies.all_sources:
-            chosen = one.selector is not None and one.namespace == meta.namespace
-            if chosen and read_selector(one.selector or "").matches(meta.labels or {}):
-                return selected_source(meta.namespace, meta.name)
-        tenant = self._settings.policies.tenant_of(f"{meta.namespace}/{meta.name}/")
-        return selected_source(tenant, meta.name, tenant) if tenant else None
-
     def reloader_of(self, source: Source) -> Reloader:
         """The reloader of its texts; an empty one for a namespace without any so far."""
         if not source.tenant or self._tenants is None:
@@ -242,27 +152,14 @@ class InForce:
         known = self._tenants.reloader(source.tenant)
         return known or self._reloader(source.tenant, lambda _: None)
 
-    def is_named(self, source: Source) -> bool:
-        """Whether the configuration names the ConfigMap, and does not select it."""
-        return source in self._named.values()
-
-    def _leave(self, gone: ConfigMapSource) -> None:
-        self._gone(gone)
-        self.reloader.leave(Source(gone.title))
-        self._callbacks.wake()
-
-    def _offer(self, source: Source, files: Texts | None, passed_over: tuple[str, ...]) -> None:
-        self.reloader.offer(source, files, passed_over)
-        self._callbacks.wake()
-
     # ---- the edge ----------------------------------------------------------------------------
 
     def connect(
         self, events: EventSink | None, keeper: Keeper | None, leads: Callable[[], bool]
     ) -> None:
         """Says where to write, and whether this replica writes; before anything comes."""
-        self._events, self._keeper, self._leads = events, keeper, leads
-        self._heeds = leads()
+        self._owners.connect(events, leads)
+        self._keeper, self._leads, self._heeds = keeper, leads, leads()
         if keeper is not None:
             self.reloader.await_kept()
         else:
@@ -301,10 +198,7 @@ class InForce:
 
     async def lead(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         """This replica reports and takes back from now on; what was taken back stays so."""
-        if self._events is not None:
-            for event in self._untold.values():
-                self._events.emit(event)
-        self._untold.clear()
+        self._owners.lead()
         if self._keeper is not None:
             self.reloader.heed(await self._loaded(sleep))
             self._callbacks.wake()
@@ -383,7 +277,7 @@ class InForce:
         if self.bundle is not bundle:
             return  # so they did now, and told of all that is new
         news, self._told = _changed(self.sources, self._told, bundle), bundle
-        folders = {_folder(name) for name in bundle.files}
+        folders = {folder_of(name) for name in bundle.files}
         named = [source for source in sources or news if source.folder in folders]
         whose = {"", *[source.tenant for source in named]}
         log.info(
@@ -394,7 +288,7 @@ class InForce:
         )
         for source in news:
             if self.reloader_of(source).refusal_of(source) is None:
-                self._tell_in_force(source, bundle)
+                self._owners.tell_in_force(source, bundle)
         for callback in self._callbacks.accepted:
             callback(bundle)
         self._write_down()
@@ -407,12 +301,12 @@ class InForce:
         log.info("%s%s", note, "; ".join(missing))
         own = [one for one in self.sources if one.tenant == tenant]
         for source in _changed(own, kept, bundle):
-            self._tell(source, "Normal", "PoliciesAwaiting", note + "; ".join(missing))
+            self._owners.tell(source, "Normal", "PoliciesAwaiting", note + "; ".join(missing))
         self._write_down()
 
     def _mended(self, source: Source, bundle: Bundle) -> None:
         log.info('Policies are valid again source="%s" bundle="%s"', source.title, bundle.hash)
-        self._tell_in_force(source, self.bundle or bundle)
+        self._owners.tell_in_force(source, self.bundle or bundle)
         self._write_down()
 
     def _costly(self, bundle: Bundle, found: tuple[Diagnostic, ...]) -> None:
@@ -426,14 +320,14 @@ class InForce:
         )
         for source in self.sources:
             if any(one.source.name.startswith(source.folder) for one in found):
-                self._tell(source, "Warning", "PoliciesCostly", note)
+                self._owners.tell(source, "Warning", "PoliciesCostly", note)
 
     def _refused(self, source: Source, refusal: Refusal) -> None:
         self._telemetry.add(Count.POLICY_RELOADS_REFUSED)
         stay = self._stays(source)
         details = "" if refusal.text == refusal.summary else f"\n{refusal.text}"
         log.error("%s; %s%s", refusal.summary, stay, details)
-        self._tell(source, "Warning", refusal.reason, f"{refusal.summary}; {stay}{details}")
+        self._owners.tell(source, "Warning", refusal.reason, f"{refusal.summary}; {stay}{details}")
         for callback in self._callbacks.refused:
             callback(refusal)
         self._write_down()
@@ -453,7 +347,7 @@ class InForce:
     def tell_shadow(self, line: str) -> None:
         """Says what policies in shadow have come to, to the owners of all sources."""
         for source in self.reloader.sources:
-            self._tell(source, "Normal", "PolicyShadow", line)
+            self._owners.tell(source, "Normal", "PolicyShadow", line)
 
     def tell_troubles(self, troubles: Sequence[str]) -> None:
         """Says in the status what this replica lacks of the API server."""
@@ -461,33 +355,7 @@ class InForce:
             self._troubles = troubles
             self._write_down()
 
-    # ---- telling -----------------------------------------------------------------------------
-
-    def _tell_in_force(self, source: Source, bundle: Bundle) -> None:
-        plans = [one for one in bundle.plans if file_of(one).startswith(source.folder)]
-        own = _called(plans).get(source.folder, ())
-        note = f"in force: {', '.join(own) or 'no policy'} (bundle {bundle.hash})"
-        warnings = [
-            one
-            for one in bundle.warnings
-            if one.severity.value == "warning" and one.source.name.startswith(source.folder)
-        ]
-        if warnings:
-            word = "1 warning" if len(warnings) == 1 else f"{len(warnings)} warnings"
-            note = f"{note}; {word}: {in_a_line(warnings[0])}"
-        self._tell(source, "Normal", "PoliciesInForce", note)
-
-    def _tell(self, source: Source, kind: str, reason: str, note: str) -> None:
-        """An Event about the ConfigMap; a folder has none."""
-        about = self._config_maps.get(source.title)
-        if about is None:
-            return
-        uid = about.seen.metadata.uid if about.seen is not None else ""
-        event = Emit("ConfigMap", about.namespace, about.name, uid, kind, reason, "Reload", note)
-        if not self._leads():
-            self._untold[source.title] = event
-        elif self._events is not None:
-            self._events.emit(event)
+    # ---- kept and shown ----------------------------------------------------------------------
 
     def _write_down(self) -> None:
         """Keeps what is in force, and says in a ConfigMap how all stand."""
@@ -511,7 +379,7 @@ class InForce:
     def status(self) -> dict[str, Any]:
         """How all sources stand under the bundle in force, as `berth status` shows it."""
         bundle = self.bundle or NO_POLICIES
-        called = _called(bundle.plans)
+        policies = called(bundle.plans)
         tenants = [one for one in self.sources if one.tenant]
         refused = [one for one in tenants if self._stands(one)[0] != _IN_FORCE]
         return {
@@ -524,7 +392,7 @@ class InForce:
             "troubles": self._troubles,
             "notKept": "" if self._keeper is None else self._keeper.not_kept,
             "sources": [
-                self._standing(one, called.get(one.folder, []))
+                self._standing(one, policies.get(one.folder, []))
                 for one in (*self.reloader.sources, *refused[:_TENANTS_SHOWN])
             ],
             "tenants": len(tenants),
@@ -546,23 +414,9 @@ class InForce:
         return {"source": source.title, "state": state, "policies": policies, "why": why}
 
 
-def _called(plans: Iterable[Plan]) -> Mapping[str, list[str]]:
-    """The names of policies by the folder of their source, with the mode of those that have one."""
-    found: dict[str, list[str]] = {}
-    for plan in plans:
-        name = plan.name if plan.mode == "enforce" else f"{plan.name} ({plan.mode})"
-        found.setdefault(_folder(file_of(plan)), []).append(name)
-    return found
-
-
-def _folder(file: str) -> str:
-    """The prefix of a file name, which names its source."""
-    return file[: file.rfind("/") + 1]
-
-
 def _changed(sources: Iterable[Source], before: Bundle | None, bundle: Bundle) -> list[Source]:
     """Those whose texts are others than before; there may be thousands."""
     if before is None:
         return list(sources)
-    folders = {_folder(name) for name, _ in before.files.items() ^ bundle.files.items()}
+    folders = {folder_of(name) for name, _ in before.files.items() ^ bundle.files.items()}
     return [one for one in sources if one.folder in folders]
