@@ -1,43 +1,25 @@
 """What policies say of one test's cluster, and whether that is what is expected.
 
 The answers are those of the scheduler in its lab. What takes more than one decision, and changes
-the cluster, happens in a lab of its own. The verdict of a rule is that of the plan, as a scheduling
-cycle has it; the values of its parts are looked up one by one.
+the cluster, happens in a lab of its own.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from msgspec.structs import replace
 
-from dsl import ir, reference
-from dsl.analysis import facts
-from dsl.plan import (
-    ActionRule,
-    ConditionRule,
-    FilterRule,
-    GangRule,
-    PermitRule,
-    PreemptRule,
-    QuotaRule,
-    RuleBase,
-    ScoreRule,
-    SortRule,
-    TierRule,
-)
+from dsl.plan import RuleBase
 from dsl.policytest.attributes import listed
 from dsl.policytest.reading import Expected
-from dsl.reference import View
 from dsl.types import NUMBER, show
 from engine.clock import ManualClock
 from engine.explain.gangs import Group, group_of, start_of
-from engine.explain.parts import asked, table
-from engine.explain.scores import Ranking, among, policies_of
+from engine.explain.scores import Ranking, among
 from engine.framework.acting import Acts
 from engine.framework.decision import Decision, Details, PluginScore
 from engine.framework.effects import Emit, Patch
@@ -45,28 +27,10 @@ from engine.framework.runtime import Candidates, Unfit
 from engine.framework.status import Code, Status
 from engine.pods.podinfo import PodInfo
 from engine.policy import findings
-from engine.policy.plugin import place_of, results_of
-from engine.policy.quotas import QuotaPlugin
+from engine.policy.plugin import place_of
 from engine.policytests.policies import CannotJudgeError
 from engine.policytests.scene import Scene
 
-#: In the order in which they are shown.
-OUTCOMES: Final = ("rejected", "passed", "abstained", "scored", "applied")
-#: Of so many nodes and pods a failed test shows the values.
-_MOST: Final = 6
-#: Of which points the rules are shown that an expectation is about.
-_FILTERS: Final = ("filters", "prefilters", "quotas", "gangs")
-_POINTS: Final = {
-    "score": ("scores",),
-    "best": ("tiers", "scores"),
-    "order": ("sorts",),
-    "gated": ("gates",),
-    "ungated": ("gates",),
-    "permit": ("reserves", "permits", "gangs"),
-    **dict.fromkeys(("annotation", "label", "unset"), ("prebinds", "postbinds")),
-    "victims": ("preempts", "quotas"),
-    "nominated": ("preempts", "quotas"),
-}
 _WORDS: Final = {
     Code.UNSCHEDULABLE: "unschedulable",
     Code.PENDING: "unschedulable",
@@ -278,9 +242,6 @@ class Answers:
         return [one.note for one in done if isinstance(one, Emit)]
 
 
-# ---- what changes the cluster, in a lab of its own
-
-
 async def _permission(scene: Scene, decision: Decision) -> tuple[str, str]:
     """What becomes of the pod on the node of its decision, and why, after it has waited."""
     lab, pod = scene.lab, decision.pod
@@ -333,21 +294,7 @@ def judge(expected: Expected, answers: Answers) -> Failure | None:
     Raises:
         CannotJudgeError: this version has no answer.
     """
-    match expected.name:
-        case "feasible" | "rejected":
-            return _judge_nodes(expected, answers)
-        case "score":
-            return _judge_score(expected, answers)
-        case "best":
-            return _judge_best(expected, answers)
-        case "skipped":
-            return _judge_skipped(int(expected.number), answers)
-        case "annotation" | "label" | "unset":
-            return _judge_written(expected, answers)
-        case "gated" | "ungated" | "permit":
-            return _judge_held(expected, answers)
-        case _:
-            return _judge_whole(expected, answers)
+    return _JUDGES.get(expected.name, _judge_whole)(expected, answers)
 
 
 def _judge_held(expected: Expected, answers: Answers) -> Failure | None:
@@ -451,7 +398,8 @@ def _judge_best(expected: Expected, answers: Answers) -> Failure | None:
     return Failure("\n".join(lines), (*best, *expected.names))
 
 
-def _judge_skipped(number: int, answers: Answers) -> Failure | None:
+def _judge_skipped(expected: Expected, answers: Answers) -> Failure | None:
+    number = int(expected.number)
     if len(answers.scene.plans) != 1:
         raise CannotJudgeError("`skipped` counts the rules of one policy; this file uses others")
     there = {number_in_file(rule): rule for rule in answers.rules}
@@ -462,164 +410,11 @@ def _judge_skipped(number: int, answers: Answers) -> Failure | None:
     return Failure(f"rule {number} did apply", tuple(answers.scene.rows)) if applies else None
 
 
-# ---- where a rule is asked
-
-
-class Look(NamedTuple):
-    """A place where a rule is asked: of which node or given pod, what it did there, and its view.
-
-    `of` is empty where the rule is asked once; `outcome` where it was not asked at all.
-    """
-
-    of: str
-    said: str
-    outcome: str
-    view: View
-
-
-def looks(rule: RuleBase, answers: Answers) -> list[Look]:
-    """All places where the rule was asked in this test."""
-    scene, key = answers.scene, answers.scene.pod.key
-    pods = _before_nodes(rule, answers)
-    if isinstance(rule, SortRule):
-        outcome = "applied" if len(pods) > 1 else ""
-        return [Look(scene.called[one.uid], one.key, outcome, scene.view(pod=one)) for one in pods]
-    if isinstance(rule, ConditionRule) and pods:
-        views = [(one, scene.view(pod=one)) for one in pods]
-        return [Look(scene.called[one.uid], one.key, _held(rule, it), it) for one, it in views]
-    if isinstance(rule, ConditionRule | PermitRule | ActionRule):
-        return [_at_chosen(rule, answers)]
-    view = scene.view()
-    own = rule.prepare(view.subject, view.world)
-    if own is None:
-        return [Look("", f"does not apply to {key}", "abstained", view)]
-    match rule:
-        case FilterRule():
-            rows = np.array(list(scene.rows.values()), np.intp)
-            passed = rule.verdict(own, view.world, rows).tolist()
-            each = zip(scene.rows.items(), passed, strict=True)
-            return [Look(name, name, _verdict(ok), scene.view(row)) for (name, row), ok in each]
-        case TierRule() | ScoreRule():
-            return _ranked(rule, answers)
-        case PreemptRule():
-            return _victims(rule, answers)
-        case GangRule() | QuotaRule():
-            return [_of_many(rule, answers, view)]
-        case _:
-            return [Look("", key, "applied", view)]
-
-
-def _verdict(passes: bool) -> str:  # noqa: FBT001 - the fact itself
-    return "passed" if passes else "rejected"
-
-
-def _before_nodes(rule: RuleBase, answers: Answers) -> Sequence[PodInfo]:
-    """The pods that a rule is asked of before any node; none of another rule."""
-    scene = answers.scene
-    if isinstance(rule, SortRule) or any(rule in plan.gates for plan in scene.plans):
-        return scene.pods
-    return [scene.pod] if any(rule in plan.prefilters for plan in scene.plans) else []
-
-
-def _held(rule: ConditionRule, view: View) -> str:
-    if rule.prepare(view.subject, view.world) is None:
-        return "abstained"
-    return _verdict(rule.holds(view.subject, view.world, view.row))
-
-
-def _ranked(rule: RuleBase, answers: Answers) -> list[Look]:
-    """What a rule of the order of nodes made of each; a score that gives none anything abstains."""
-    scene, place = answers.scene, place_of(rule)
-    candidates = tuple(answers.candidates.tolist())
-    points = {
-        one.node: line.score
-        for one in answers.ranking.nodes
-        for given in one.given
-        for line in given.lines
-        if line.place == place
-    }
-    outcome = "applied"
-    if isinstance(rule, ScoreRule):
-        outcome = "scored" if points else "abstained"
-    out = []
-    for name, row in scene.rows.items():
-        gets = show(points[name], NUMBER) if name in points else "nothing"
-        said = f"{name} gets {gets}" if isinstance(rule, ScoreRule) else name
-        out.append(Look(name, said, outcome, replace(scene.view(row), candidates=candidates)))
-    return out
-
-
-def _at_chosen(rule: ConditionRule | PermitRule | ActionRule, answers: Answers) -> Look:
-    """A rule about the chosen node; without one the pod alone may decide, for `skipped`."""
-    key = answers.scene.pod.key
-    try:
-        decision, placed = answers.decision, answers.placed
-    except CannotJudgeError as none:
-        view = answers.scene.view()
-        applies = rule.prepare(view.subject, view.world) is not None
-        return Look("", f"{key}: {none}", "" if applies else "abstained", view)
-    view = replace(placed.view(decision.row), results=results_of(decision))
-    at = view.subject, view.world, view.row
-    if isinstance(rule, PermitRule):
-        waits = rule.core.decision == "wait" and not rule.until(*at)
-        outcome = _verdict(not (waits or rule.core.decision == "reject"))
-        outcome = outcome if rule.applies(*at) else "abstained"
-    elif isinstance(rule, ActionRule):
-        outcome = "applied" if rule.effects(*at, view.results) else "abstained"
-    else:
-        outcome = _held(rule, view)
-    return Look("", f"{key} on {decision.node}", outcome, view)
-
-
-def _victims(rule: PreemptRule, answers: Answers) -> list[Look]:
-    """The pod for which others would go, and some of those others."""
-    scene, view = answers.scene, answers.scene.view()
-    is_asked = any(one.preemption(view.subject, view.world) is rule for one in scene.plans)
-    outcome = "applied" if is_asked and len(answers.rejections) == len(scene.rows) > 0 else ""
-    out, there = [Look("", scene.pod.key, outcome, view)], scene.snapshot.pods
-    for place in [at for at, row in enumerate(there.node.tolist()) if row >= 0][:_MOST]:
-        row = int(there.node[place])
-        view = replace(scene.view(row), pod=place)
-        where = rule.core.where
-        word = "may go" if where is None or reference.evaluate(where, view) else "stays"
-        said = f"{there.pod(place).name} on {scene.snapshot.nodes.name(row)} {word}"
-        out.append(Look("", said, outcome, view))
-    return out
-
-
-def _of_many(rule: GangRule | QuotaRule, answers: Answers, view: View) -> Look:
-    """What a gang or a quota says of the pod: it stops it everywhere, or not."""
-    scene, said = answers.scene, None
-    if isinstance(rule, GangRule):
-        said, applies = answers.gang, rule.key(view.subject, view.world) is not None
-    else:
-        policies = [one for one in policies_of(scene.framework) if isinstance(one, QuotaPlugin)]
-        quota = next(one for policy in policies for one in policy.quotas if one.rule is rule)
-        applies = quota.use(scene.pod, scene.snapshot).key is not None
-    stopped = place_of(rule) in {one.place for one in answers.rejections.values()}
-    outcome = _verdict(not stopped) if applies else "abstained"
-    return Look("", str(said or scene.pod.key), outcome, view)
-
-
-# ---- what a failed test shows
-
-
-def values_of_rules(answers: Answers, nodes: tuple[str, ...], expected: Expected) -> Iterator[str]:
-    """What the rules that an expectation is about made of these nodes, each part with its value."""
-    of = ("", *(expected.names if expected.name in ("gated", "ungated") else nodes))
-    if expected.name == "skipped":
-        rules = [one for one in answers.rules if number_in_file(one) == int(expected.number)]
-    else:
-        points, plans = _POINTS.get(expected.name, _FILTERS), answers.scene.plans
-        rules = [one for plan in plans for part in points for one in getattr(plan, part)]
-    for rule in rules:
-        yield f"{place_of(rule)}: {rule.text}"
-        each = looks(rule, answers)
-        for look in ([one for one in each if one.of in of] or each)[:_MOST]:
-            yield f"  {look.said}"
-            core = getattr(rule, "core", None)
-            if isinstance(core, ir.PreemptCore):
-                # What is picked by is no pod's: it is of all victims of a node.
-                core = replace(core, pick=())
-            roots = [] if core is None else facts.roots(core)
-            yield from table([asked(one) for one in roots], rule, look.view)
+_JUDGES: Final = {
+    **dict.fromkeys(("feasible", "rejected"), _judge_nodes),
+    **dict.fromkeys(("annotation", "label", "unset"), _judge_written),
+    **dict.fromkeys(("gated", "ungated", "permit"), _judge_held),
+    "score": _judge_score,
+    "best": _judge_best,
+    "skipped": _judge_skipped,
+}

@@ -56,11 +56,8 @@ class Used:
         Raises:
             CannotJudgeError: they make no profile.
         """
-        plugins = [
-            Weighted(make_plugin(name), self.plugins[name])
-            for name in DEFAULT_WEIGHTS
-            if name in self.plugins
-        ]
+        names = [one for one in DEFAULT_WEIGHTS if one in self.plugins]
+        plugins = [Weighted(make_plugin(one), self.plugins[one]) for one in names]
         if all(one.plugin.points().sort_key is None for one in plugins):
             plugins.append(Weighted(PrioritySort()))
         profile = Profile("berth", tuple(plugins))

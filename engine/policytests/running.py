@@ -22,7 +22,8 @@ from dsl.source import Span
 from engine.framework.runtime import PluginError
 from engine.policy.folder import ENDING, TESTS
 from engine.policy.plugin import place_of
-from engine.policytests.answers import OUTCOMES, Answers, judge, looks, values_of_rules
+from engine.policytests.answers import Answers, judge
+from engine.policytests.looks import OUTCOMES, looks, values_of_rules
 from engine.policytests.policies import CannotJudgeError, Found, Library, Used
 from engine.policytests.scene import Scene
 from engine.text.display import plain

@@ -109,8 +109,7 @@ class Scene:
         Raises:
             CannotJudgeError: an object cannot be made, or the policies make no profile.
         """
-        cluster = case.cluster
-        now = cluster.now
+        cluster, now = case.cluster, case.cluster.now
         given = list(_pods(cluster.of("pod"), folder))
         queue = list(_pods(cluster.of("pending"), folder))
         running = list(_pods(cluster.of("running", "finished"), folder))

@@ -32,11 +32,8 @@ class Samples:
 
     def replace(self, values: Columns, sampled: Columns, keyed: Values) -> None:
         """These are all, each with the time at which it was taken."""
-        self._values = values
-        self._sampled = sampled
-        self._keyed = {
-            metric: {tuple(key): value for key, value in each} for metric, each in keyed.items()
-        }
+        self._values, self._sampled = values, sampled
+        self._keyed = {of: {tuple(key): value for key, value in each} for of, each in keyed.items()}
         self.version += 1
 
     def view(self, cache: Cache, now: float) -> Samples:
