@@ -28,8 +28,8 @@ from engine.objects import Pod
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.policy.bundle import Bundle
 from engine.policy.canary import in_force
-from engine.policy.plugin import Worlds
 from engine.policy.preemption import PolicyPreemption
+from engine.policy.world import Worlds
 from engine.serving.server import BadCallError, Call
 from engine.text import wire
 

@@ -15,9 +15,9 @@ from engine.framework.runtime import MEMO_BYTES, Framework, PluginError
 from engine.framework.status import unresolvable
 from engine.policy.bundle import Bundle
 from engine.policy.canary import in_force
-from engine.policy.plugin import Worlds
 from engine.policy.preemption import PolicyPreemption, preempts
 from engine.policy.quotas import plugin_of
+from engine.policy.world import Worlds
 
 if TYPE_CHECKING:
     from engine.configuration.berth import BerthDocument

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from datetime import tzinfo
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -62,8 +61,7 @@ from engine.policy.events import (
     read_and_told,
     sorted_events,
 )
-from engine.policy.subject import PodSubject
-from engine.policy.world import DEFAULT_GPUS, Kept, SnapshotWorld
+from engine.policy.world import SnapshotWorld, Worlds
 
 _R = TypeVar("_R", bound=RuleBase)
 _NOMINATED: Final = "node.nominated"
@@ -74,46 +72,6 @@ _PAST: Final = 0.001
 _LONGEST_PAUSE: Final = 10.0
 #: As the state of a filter: what the pod is to the rules is asked at each snapshot.
 _ANEW: Final = object()
-
-
-class Worlds:
-    """The world of the snapshot in use, shared by all policies of a bundle."""
-
-    def __init__(self, zone: tzinfo, gpus: Sequence[str] = DEFAULT_GPUS) -> None:
-        self.gpus = gpus
-        """Resources that count as GPUs."""
-        self._keeps = Kept(zone, gpus)
-        self._last: SnapshotWorld | None = None
-        self.plugins: dict[str, PolicyPlugin] = {}
-        """Those in force: an edit leaves most of a thousand as they are."""
-
-    def of(self, snapshot: Snapshot, asker: str = "") -> SnapshotWorld:
-        """The world over this snapshot, made once a snapshot, as this pod (a UID) sees it."""
-        last = self._last
-        if last is None or last.snapshot is not snapshot:
-            last = self._last = SnapshotWorld(snapshot, self._keeps)
-        last.asker = asker
-        return last
-
-    @property
-    def last(self) -> SnapshotWorld:
-        """The world that was asked for last; there has to be one."""
-        assert self._last is not None
-        return self._last
-
-    def subject(
-        self, pod: PodInfo, snapshot: Snapshot, queued: QueueTimes | None = None
-    ) -> PodSubject:
-        """The pod as policies read it, beside this snapshot."""
-        return PodSubject(pod, snapshot, self.gpus, queued)
-
-    def asked(self, pod: PodInfo, snapshot: Snapshot) -> tuple[PodSubject, SnapshotWorld]:
-        """The pod, and the world as it sees it: without itself in the queue."""
-        return self.subject(pod, snapshot), self.of(snapshot, pod.uid)
-
-    def asked_as_any(self, pod: PodInfo, snapshot: Snapshot) -> tuple[PodSubject, SnapshotWorld]:
-        """The pod, and the world as others see it."""
-        return self.subject(pod, snapshot), self.of(snapshot)
 
 
 @dataclass(frozen=True, slots=True)

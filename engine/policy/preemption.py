@@ -55,8 +55,9 @@ from engine.plugins.default_preemption import (
 from engine.plugins.hints import queue_if
 from engine.pods.podinfo import PodInfo
 from engine.policy.events import Edits, events_of_reads, follows_others, of_pod_alone
-from engine.policy.plugin import Worlds, place_of
+from engine.policy.plugin import place_of
 from engine.policy.quotas import Quota, evicted
+from engine.policy.world import Worlds
 
 NAME: Final = "PolicyPreemption"
 _ON_NODES: Final = Resource.ASSIGNED_POD

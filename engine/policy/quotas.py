@@ -53,7 +53,8 @@ from engine.plugins.hints import queue_if
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.policy.accounts import BY_NAMESPACE, Book, Key, Owner, namespace_of
 from engine.policy.events import events_of_reads
-from engine.policy.plugin import PolicyPlugin, Worlds, own_promise, place_of, promises
+from engine.policy.plugin import PolicyPlugin, own_promise, place_of, promises
+from engine.policy.world import Worlds
 
 _POD: Final = Resource.ASSIGNED_POD
 _FREED: Final = Action.DELETE | Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_POD_LABEL
@@ -393,6 +394,6 @@ class QuotaPlugin(PolicyPlugin):
 def plugin_of(plan: Plan, worlds: Worlds) -> PolicyPlugin:
     """A policy as a plugin, the one in force if there is; what it does not say costs nothing."""
     known = worlds.plugins.get(plan.name)
-    if known is not None and known.plan is plan:
+    if isinstance(known, PolicyPlugin) and known.plan is plan:
         return known
     return QuotaPlugin(plan, worlds) if plan.quotas else PolicyPlugin(plan, worlds)

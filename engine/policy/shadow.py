@@ -35,7 +35,8 @@ from engine.framework.runtime import Framework, best_tier
 from engine.framework.snapshot import BoolColumn, IntColumn
 from engine.policy.bundle import identity
 from engine.policy.canary import Chosen, in_shadow
-from engine.policy.plugin import PolicyPlugin, Worlds, applying, place_of
+from engine.policy.plugin import PolicyPlugin, applying, place_of
+from engine.policy.world import Worlds
 from engine.telemetry import SHADOW_OUTCOMES, Count, Telemetry
 from engine.text.display import plain
 

@@ -7,7 +7,7 @@ Every field that `dsl.schema` calls available has its reader here; a test holds 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
 from types import MappingProxyType
 from typing import Final
@@ -18,17 +18,19 @@ from numpy.typing import NDArray
 from dsl.schema import OF_THE_QUEUE, WEEKDAYS, WELL_KNOWN_LABELS
 from dsl.types import MISSING
 from dsl.world import Part
+from engine.framework.interface import Plugin
 from engine.framework.snapshot import (
     BoolColumn,
     CodeColumn,
     FloatColumn,
     PodColumns,
+    QueueTimes,
     Snapshot,
     annotation_column,
     label_column,
 )
 from engine.plugins.node_selector import eligible
-from engine.pods.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from engine.pods.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodInfo
 from engine.policy.accounts import over_minimum
 from engine.policy.nodereads import (
     PLAIN_TEXTS,
@@ -47,6 +49,7 @@ from engine.policy.podreads import (
     pod_reader,
     time_of,
 )
+from engine.policy.subject import PodSubject
 
 #: Of a version of samples, behind the snapshot's own generation in that of a world.
 _BITS: Final = 32
@@ -326,3 +329,43 @@ class SnapshotWorld:
             return (nodes.allocatable(resource) - requested).astype(np.float64)
         has = nodes.allocatable if part == "allocatable" else nodes.capacity
         return has(resource).astype(np.float64)
+
+
+class Worlds:
+    """The world of the snapshot in use, shared by all policies of a bundle."""
+
+    def __init__(self, zone: tzinfo, gpus: Sequence[str] = DEFAULT_GPUS) -> None:
+        self.gpus = gpus
+        """Resources that count as GPUs."""
+        self._keeps = Kept(zone, gpus)
+        self._last: SnapshotWorld | None = None
+        self.plugins: Mapping[str, Plugin] = {}
+        """Those in force: an edit leaves most of a thousand as they are."""
+
+    def of(self, snapshot: Snapshot, asker: str = "") -> SnapshotWorld:
+        """The world over this snapshot, made once a snapshot, as this pod (a UID) sees it."""
+        last = self._last
+        if last is None or last.snapshot is not snapshot:
+            last = self._last = SnapshotWorld(snapshot, self._keeps)
+        last.asker = asker
+        return last
+
+    @property
+    def last(self) -> SnapshotWorld:
+        """The world that was asked for last; there has to be one."""
+        assert self._last is not None
+        return self._last
+
+    def subject(
+        self, pod: PodInfo, snapshot: Snapshot, queued: QueueTimes | None = None
+    ) -> PodSubject:
+        """The pod as policies read it, beside this snapshot."""
+        return PodSubject(pod, snapshot, self.gpus, queued)
+
+    def asked(self, pod: PodInfo, snapshot: Snapshot) -> tuple[PodSubject, SnapshotWorld]:
+        """The pod, and the world as it sees it: without itself in the queue."""
+        return self.subject(pod, snapshot), self.of(snapshot, pod.uid)
+
+    def asked_as_any(self, pod: PodInfo, snapshot: Snapshot) -> tuple[PodSubject, SnapshotWorld]:
+        """The pod, and the world as others see it."""
+        return self.subject(pod, snapshot), self.of(snapshot)

@@ -24,7 +24,7 @@ from engine.policy import chain
 from engine.policy.bundle import Bundle
 from engine.policy.findings import PLUGINS, new_compiler
 from engine.policy.folder import ENDING, PolicyText, in_folder
-from engine.policy.plugin import Worlds
+from engine.policy.world import Worlds
 
 _PARAM: Final = re.compile(rb"^param[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
 _USED: Final = re.compile(rb"^use[ \t]+([A-Za-z][\w-]*)", re.MULTILINE)

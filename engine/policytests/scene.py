@@ -38,7 +38,7 @@ from engine.pods.podinfo import (
 from engine.pods.workloads import TEMPLATES, pod_of_manifest, top_owner, workload_of
 from engine.policy.needs import ATTENDABLE
 from engine.policy.objectreads import LEASES
-from engine.policy.plugin import Worlds
+from engine.policy.world import Worlds
 from engine.policytests.policies import CannotJudgeError, Used, meant
 from engine.signals.spec import CLUSTER, DOMAIN_LABELS, NODE, PAIR
 from engine.simulate.lab import Lab

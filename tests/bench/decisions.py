@@ -26,7 +26,7 @@ from engine.objects import Node
 from engine.pods.podinfo import PodInfo
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.chain import framework_of
-from engine.policy.plugin import Worlds
+from engine.policy.world import Worlds
 from engine.signals.samples import Series
 from engine.signals.spec import Question
 from engine.signals.store import SignalStore

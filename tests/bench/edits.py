@@ -28,7 +28,7 @@ from engine.pods.podinfo import PodInfo
 from engine.policy.bundle import Bundle
 from engine.policy.chain import frameworks_of
 from engine.policy.guard import Load
-from engine.policy.plugin import Worlds
+from engine.policy.world import Worlds
 from engine.queue import SchedulingQueue
 from engine.scheduler import SLICE_SECONDS
 from engine.telemetry import Telemetry

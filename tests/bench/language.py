@@ -23,7 +23,8 @@ from engine.framework.snapshot import Snapshot, label_column
 from engine.journal.recorder import Recorder
 from engine.pods.podinfo import PodInfo
 from engine.policy.bundle import compile_at_once, compile_settings
-from engine.policy.plugin import PolicyPlugin, Worlds
+from engine.policy.plugin import PolicyPlugin
+from engine.policy.world import Worlds
 from tests.bench import decisions
 from tests.bench.measure import Measurement, seconds_each
 from tests.builders import Cache, make_pod

@@ -21,8 +21,8 @@ from engine.configuration.berth import BerthDocument
 from engine.cycle import conclude, decide
 from engine.framework.decision import Placed
 from engine.framework.runtime import Framework
-from engine.policy.plugin import Worlds
 from engine.policy.shadow import Shadow
+from engine.policy.world import Worlds
 from engine.records import Records
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab

@@ -15,7 +15,8 @@ from engine.cycle import decide
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
-from engine.policy.plugin import PolicyPlugin, Worlds
+from engine.policy.plugin import PolicyPlugin
+from engine.policy.world import Worlds
 from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.effort import examples
 from tests.engine.policy.builders import Samples, chain

@@ -31,7 +31,7 @@ from engine.objects import Node, Pod, from_builtins
 from engine.plugins.profiles import make_profiles
 from engine.pods.podinfo import make_pod_info
 from engine.policy.chain import frameworks_of
-from engine.policy.plugin import Worlds
+from engine.policy.world import Worlds
 from engine.queue import SubQueue
 from engine.serving.selfmade import SelfMade
 from engine.tls import load_pair

@@ -24,7 +24,7 @@ from engine.extenders.server import NOT_READY, PATHS, advice_of, calls_of, unsai
 from engine.framework.frameworks import Frameworks
 from engine.framework.profile import Weighted
 from engine.plugins.no_nodes import PrioritySort
-from engine.policy.plugin import Worlds
+from engine.policy.world import Worlds
 from engine.serving.server import BadCallError
 from tests.builders import make_node, make_pod
 from tests.effort import examples

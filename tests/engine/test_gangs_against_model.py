@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from engine.framework.profile import Profile
 from engine.policy.chain import framework_of
-from engine.policy.plugin import Worlds
+from engine.policy.world import Worlds
 from engine.queue import SubQueue
 from tests.builders import changed, default_plugins, make_node
 from tests.effort import examples

@@ -17,7 +17,7 @@ from engine.cycle import conclude, decide
 from engine.framework.events import QueueingHint
 from engine.plugins.profiles import make_profiles
 from engine.policy.chain import frameworks_of
-from engine.policy.plugin import Worlds
+from engine.policy.world import Worlds
 from tests.builders import Cache, make_node, make_pod
 from tests.engine.policy.builders import compiled
 from tests.engine.test_app import Process, embedded, settings_of

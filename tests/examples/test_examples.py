@@ -25,7 +25,7 @@ from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.chain import framework_of
 from engine.policy.findings import new_compiler
-from engine.policy.plugin import Worlds
+from engine.policy.world import Worlds
 from tests.builders import Cache, default_plugins, make_node, pod_object
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

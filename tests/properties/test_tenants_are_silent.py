@@ -18,7 +18,7 @@ from engine.plugins.profiles import make_profiles
 from engine.policy.bundle import Refusal, compile_at_once, compile_settings
 from engine.policy.chain import frameworks_of
 from engine.policy.findings import new_compiler
-from engine.policy.plugin import Worlds
+from engine.policy.world import Worlds
 from tests.builders import Cache, make_node, make_pod
 from tests.effort import examples
 from tests.properties import policies as p

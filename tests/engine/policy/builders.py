@@ -15,7 +15,8 @@ from engine.framework.runtime import MEMO_BYTES, Framework
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.chain import framework_of
 from engine.policy.findings import new_compiler
-from engine.policy.plugin import PolicyPlugin, Worlds
+from engine.policy.plugin import PolicyPlugin
+from engine.policy.world import Worlds
 from tests.builders import default_plugins
 
 NOW = 1_740_823_200.0  # Saturday 2025-03-01 10:00 UTC

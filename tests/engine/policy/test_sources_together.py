@@ -20,9 +20,9 @@ from engine.policy import lastgood
 from engine.policy.bundle import Bundle, Refusal, compile_at_once, compile_settings
 from engine.policy.chain import frameworks_of
 from engine.policy.guard import Guard, Load
-from engine.policy.plugin import Worlds
 from engine.policy.reloader import Kept, Listener, Reloader, digest
 from engine.policy.sources import Source
+from engine.policy.world import Worlds
 from engine.telemetry import Telemetry
 from tests.builders import Cache, make_node, make_pod
 from tests.engine.policy.builders import compiler

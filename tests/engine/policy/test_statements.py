@@ -12,7 +12,7 @@ from engine.framework.interface import Points
 from engine.framework.profile import Profile, Weighted
 from engine.policy.bundle import compile_at_once, compile_settings
 from engine.policy.chain import framework_of
-from engine.policy.plugin import Worlds
+from engine.policy.world import Worlds
 from engine.queue import SubQueue
 from engine.telemetry import ATTEMPTS
 from tests.builders import default_plugins, make_node

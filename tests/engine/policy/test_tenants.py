@@ -24,8 +24,8 @@ from engine.policy.bundle import Bundle, Refusal, compile_at_once, compile_setti
 from engine.policy.chain import frameworks_of
 from engine.policy.guard import Load
 from engine.policy.needs import Needs
-from engine.policy.plugin import Worlds
 from engine.policy.reloader import Kept
+from engine.policy.world import Worlds
 from engine.telemetry import Telemetry
 from tests.engine.policy.builders import compiler
 
