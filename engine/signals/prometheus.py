@@ -38,7 +38,7 @@ class ServerAway(Exception):  # noqa: N818 - a state of the server
 
 
 class Prometheus:
-    """The server of a section, whose proxies and netrc of the environment are not used."""
+    """The server of a section; proxies and netrc of the environment are not used."""
 
     def __init__(self, section: PrometheusSection) -> None:
         self._section = section

@@ -158,7 +158,7 @@ class Lab:
 
     def _handler(self, kind: str) -> Any:  # noqa: ANN401 - a handler of any kind
         if kind not in self._by_kind:
-            # Brings the client, too.
+            # Brings the configuration, too.
             from engine.kube.resources import KINDS, LEASES, WORKLOAD_KINDS
 
             each = (*KINDS, *WORKLOAD_KINDS, LEASES)
