@@ -195,6 +195,8 @@ def no_field(scope: Scope, node: s.Field, name: str, *, has_key: bool) -> Refuse
     if better is not None and better.text != written:
         keyed = better.text in FIELDS and FIELDS[better.text].keyed
         sure = better.sure and not keyed and not better.text.startswith("node.taint ")
+        if not better.sure and f"{name}.free" in FIELDS:
+            return scope.refuse("P101", message, place, *_listed(name))
         better = better._replace(sure=sure)
     else:
         close = closest_field(name)

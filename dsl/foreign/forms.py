@@ -75,6 +75,7 @@ P018: what stands in another place
   @ -> X ->  ?and X ->  a rule has one `->`; conditions in front of it are joined
   weight =|: A Z  Z weight A  `{}` stands behind the expression
   weight|missing A Z  Z {1} A  "
+  @ score N : Z  score: Z weight {2}  a weight stands behind the expression  [head]
   score|first : @most|highest|max  prefer: most  `{}` stands behind `prefer:`  [score first]
   score|first : @least|lowest|min  prefer: least  "  [score first]
   P V A and|or P2 @B  P V A {4} P2 V B  `{}` is compared with nothing

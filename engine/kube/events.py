@@ -38,6 +38,8 @@ _REMEMBERED = 65_536
 """Events whose repeats are known for what they are; all unschedulable pods should fit."""
 _REMEMBERED_LETTERS = 16 * 1024 * 1024
 """... as long as their notes are not longer than this all together."""
+_ONCE = "Scheduled"
+"""A pod is told this once: it need not be remembered, and hundreds a second would fill the room."""
 _TRIES = 5
 _BACKOFF_SECONDS = 0.8
 _BACKOFF_LIMIT_SECONDS = 30.0
@@ -110,7 +112,7 @@ class KubeEventSink:
         note = cut_note(plain(effect.note, _NOTE_LIMIT, keep=keep))
         if note != effect.note:
             effect = replace(effect, note=note)
-        record = self._known.get(effect)
+        record = None if effect.reason == _ONCE else self._known.get(effect)
         if record is not None and now - record.last < _SERIES_END_SECONDS:
             self._known.move_to_end(effect)
             record.count += 1
@@ -122,7 +124,8 @@ class KubeEventSink:
             self._drop("the buffer is full")
             return
         record = _Record(effect, self._name(effect, now), now, now)
-        self._remember(record)
+        if effect.reason != _ONCE:
+            self._remember(record)
         self._enqueue(record)
 
     def _remember(self, record: _Record) -> None:
