@@ -22,7 +22,14 @@ from dsl.source import Span
 from engine.framework.runtime import PluginError
 from engine.policy.folder import ENDING, TESTS
 from engine.policy.plugin import place_of
-from engine.policytests.answers import OUTCOMES, Answers, judge, looks, values_of_rules
+from engine.policytests.answers import (
+    OUTCOMES,
+    Answers,
+    holds_anyhow,
+    judge,
+    looks,
+    values_of_rules,
+)
 from engine.policytests.policies import CannotJudgeError, Found, Library, Used
 from engine.policytests.scene import Scene
 from engine.text.display import plain
@@ -145,7 +152,7 @@ class Runner:
             there.update(answers.seen[rule.id])
         failures: list[str] = []
         for expected in case.expected:
-            failure = judge(expected, answers)
+            failure = judge(expected, answers) or holds_anyhow(expected, answers)
             if failure is not None:
                 failures.append(f"{suite.source.name}:{expected.line}: {expected.text}")
                 failures += failure.message, *values_of_rules(answers, failure.nodes, expected)
