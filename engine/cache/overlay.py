@@ -123,7 +123,7 @@ class PodsOver(PodColumns):
         for node_row, remove, add in moves:
             for pod in remove:
                 row = self._row_of(pod.uid)
-                if row in hidden or row < 0 or self.node[row] != node_row:
+                if row in hidden or row < 0 or self._node_of(row) != node_row:
                     raise LookupError(f"pod {pod.key} is not on the node of row {node_row}")
                 hidden.add(row)
             more += [(pod, node_row) for pod in add]
@@ -134,6 +134,10 @@ class PodsOver(PodColumns):
             if one.uid == uid and row not in self._hidden:
                 return row
         return self.row(uid)
+
+    def _node_of(self, row: int) -> int:
+        first = self._base.size  # `node` would be a copy for each move
+        return int(self._base.node[row]) if row < first else self._more[row - first][1]
 
     @property
     def size(self) -> int:

@@ -36,6 +36,12 @@ _WORDS: Final = {
     Code.PENDING: "unschedulable",
     Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "unresolvable",
 }
+#: What is expected holds anyhow, unless a plugin has one of these points.
+_NEEDED: Final = {
+    "permit": ("permit", "reserve", "gang"),
+    "victims": ("post_filter",),
+    "nominated": ("post_filter",),
+}
 _TOLERANCE: Final = 2e-6
 #: Where no node is feasible, of so many is told why.
 _MOST_FATES: Final = 8
@@ -295,6 +301,15 @@ def judge(expected: Expected, answers: Answers) -> Failure | None:
         CannotJudgeError: this version has no answer.
     """
     return _JUDGES.get(expected.name, _judge_whole)(expected, answers)
+
+
+def holds_anyhow(expected: Expected, answers: Answers) -> Failure | None:
+    """An expectation that nothing used here could break, for want of a rule of its kind."""
+    needed = _NEEDED.get(expected.name, ())
+    points = [one.plugin.points() for one in answers.scene.framework.profile.plugins]
+    if not needed or any(getattr(one, name) for one in points for name in needed):
+        return None
+    return Failure("no policy used here has a rule for that: this holds whatever they say")
 
 
 def _judge_held(expected: Expected, answers: Answers) -> Failure | None:

@@ -22,7 +22,7 @@ from dsl.source import Span
 from engine.framework.runtime import PluginError
 from engine.policy.folder import ENDING, TESTS
 from engine.policy.plugin import place_of
-from engine.policytests.answers import Answers, judge
+from engine.policytests.answers import Answers, holds_anyhow, judge
 from engine.policytests.looks import OUTCOMES, looks, values_of_rules
 from engine.policytests.policies import CannotJudgeError, Found, Library, Used
 from engine.policytests.scene import Scene
@@ -146,7 +146,7 @@ class Runner:
             there.update(answers.seen[rule.id])
         failures: list[str] = []
         for expected in case.expected:
-            failure = judge(expected, answers)
+            failure = judge(expected, answers) or holds_anyhow(expected, answers)
             if failure is not None:
                 failures.append(f"{suite.source.name}:{expected.line}: {expected.text}")
                 failures += failure.message, *values_of_rules(answers, failure.nodes, expected)

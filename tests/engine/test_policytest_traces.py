@@ -125,6 +125,23 @@ def test_of_items_that_are_alike_a_few_are_shown_and_a_node_once(said):
     assert [one for one in lines if one.startswith("it.cpu")] == []
 
 
+@pytest.mark.parametrize(
+    ("wanted", "rule"),
+    [
+        ("victims none", "preempt: victims where it.label a"),
+        ("nominated none", "quota: by pod.namespace elastic"),
+        ("permit allow", "permit: pod.label a -> reject"),
+    ],
+)
+def test_what_no_rule_could_change_is_no_expectation(said, wanted, rule):
+    test, filters = f"given pod chosen a; expect {wanted}", "filter: node.ready"
+    lines = said(filters, test)
+    assert f"expect {wanted}" in lines[0]
+    assert "this holds whatever they say" in lines[1]
+    assert said(f"{filters}\n{rule}", test) == ["passed"]
+    assert said(filters, test, f"use defaults\n{NODES}") == ["passed"]
+
+
 METRICS = """\
 metric heat = promql "h" by node
 metric power = promql "p" by pod

@@ -116,6 +116,7 @@ def test_an_overlay_shares_what_does_not_differ():
     for pod, row in ((pods[0], 0), (pods[1], 1), (any_pod("none", 1, 0, 0), 0)):
         with pytest.raises(LookupError, match="is not on the node"):
             one.overlay(row, remove=[pod])
+    assert not one.pods._copies, "moves copy no column of all pods"
     with pytest.raises(ValueError, match="read-only"):
         one.nodes.requested("cpu")[0] = 1
 

@@ -10,7 +10,7 @@ from engine.framework.events import Action, ClusterEvent, Resource
 from engine.queue import inflight
 from engine.queue.heap import PodHeap
 from engine.queue.inflight import InFlightPods, LoggedEvent
-from engine.queue.queued import Backoff, QueuedPod
+from engine.queue.queued import NO_BACKOFF, Backoff, QueuedPod
 from tests.engine.queue.builders import waiting
 
 NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
@@ -25,6 +25,12 @@ def queued(name: str) -> QueuedPod:
 )
 def test_backoff_doubles_up_to_its_maximum(failures: int, seconds: float) -> None:
     assert Backoff().seconds(failures) == seconds
+
+
+def test_backoff_ends_with_its_window() -> None:
+    assert Backoff().until(1, since=0.5) == 1.0
+    assert Backoff(1.0, 0.0).until(3, since=0.5) == NO_BACKOFF
+    assert Backoff(20.0, 10.0).seconds(1) == 10.0
 
 
 def test_a_heap_forgets_removed_pods() -> None:

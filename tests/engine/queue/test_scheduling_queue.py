@@ -1,4 +1,4 @@
-"""What the queue promises beside the moves of pods, which the model test walks."""
+"""What the queue promises, by examples; the model test walks the moves of pods at length."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from engine.clock import ManualClock
 from engine.framework.events import (
+    EVERYTHING,
     Action,
     ClusterEvent,
     ClusterEventWithHint,
@@ -31,6 +32,7 @@ HINTS = {
         ClusterEventWithHint(NODE_TAINT),
     ),
     "Gates": (ClusterEventWithHint(NODE_TAINT),),
+    "Deaf": (),
 }
 
 
@@ -66,6 +68,20 @@ def fail(queue: SchedulingQueue, pod: PodInfo, plugins: frozenset[str]) -> Queue
     queued = pop(queue)
     queue.requeue_rejected(queued, plugins)
     return queued
+
+
+def test_a_failed_attempt_puts_a_pod_behind_its_equals(
+    queue: SchedulingQueue, clock: ManualClock
+) -> None:
+    queue.add(waiting("failed"))
+    queued = pop(queue)
+    clock.advance(1)
+    queue.add(waiting("later"))
+    clock.advance(1)
+    queue.requeue_error(queued)
+    clock.advance(10)
+    queue.flush()
+    assert [pop(queue).pod.name for _ in range(2)] == ["later", "failed"]
 
 
 def test_only_the_rejecting_plugins_hints_are_asked(queue: SchedulingQueue) -> None:
@@ -108,6 +124,15 @@ def test_a_pod_deleted_in_flight_does_not_come_back(queue: SchedulingQueue) -> N
         queue.requeue_error(queued)
 
 
+def test_a_pod_deleted_in_flight_and_seen_again_is_kept(queue: SchedulingQueue) -> None:
+    queue.add(waiting("p"))
+    queued = pop(queue)
+    queue.delete("p")
+    queue.add(waiting("p"))
+    assert queue.requeue_error(queued)
+    assert queued.where is SubQueue.BACKOFF
+
+
 def test_a_backoff_ends_with_its_window(queue: SchedulingQueue, clock: ManualClock) -> None:
     clock.advance(0.5)
     queue.add(waiting("p"))
@@ -121,6 +146,21 @@ def test_a_backoff_ends_with_its_window(queue: SchedulingQueue, clock: ManualClo
     clock.advance(0.1)
     queue.flush()
     assert queued.where is SubQueue.ACTIVE
+
+
+def test_errors_back_off_for_longer_and_longer(queue: SchedulingQueue, clock: ManualClock) -> None:
+    queue.add(waiting("p"))
+    waits = []
+    for _ in range(6):
+        queued = pop(queue)
+        queue.requeue_error(queued)
+        deadline = queue.next_deadline()
+        assert deadline is not None
+        waits.append(deadline - clock.monotonic())
+        clock.advance(waits[-1])
+        queue.flush()
+    assert waits == [2, 3, 5, 9, 11, 11]
+    assert queued.attempts == 6
 
 
 def test_nobody_waits_for_more_than_five_minutes(
@@ -147,6 +187,39 @@ def test_a_gated_pod_waits_for_its_gate(queue: SchedulingQueue) -> None:
     assert queued.where is SubQueue.GATED
     queue.update(waiting("p"))
     assert queued.where is SubQueue.ACTIVE
+
+
+def test_new_rules_wake_whom_the_old_ones_rejected(queue: SchedulingQueue) -> None:
+    fit, taint = fail(queue, waiting("fit"), FIT), fail(queue, waiting("taint"), TAINT)
+    queue.set_hooks(QueueHooks(by_priority, gate, HINTS), frozenset({"Fit"}))
+    assert (fit.where, taint.where) == (SubQueue.BACKOFF, SubQueue.UNSCHEDULABLE)
+    without = {plugin: hints for plugin, hints in HINTS.items() if plugin != "Taint"}
+    queue.set_hooks(QueueHooks(by_priority, gate, without), frozenset())
+    assert taint.where is SubQueue.BACKOFF
+
+
+def test_new_rules_reach_pods_in_flight(queue: SchedulingQueue) -> None:
+    queue.add(waiting("p"))
+    queued = pop(queue)
+    queue.set_hooks(QueueHooks(by_priority, gate, HINTS), frozenset({"Fit"}))
+    queue.requeue_rejected(queued, FIT)
+    assert queued.where is SubQueue.BACKOFF
+    queued = pop(queue)
+    queue.requeue_rejected(queued, frozenset({"a plugin of older rules"}))
+    assert queued.where is SubQueue.BACKOFF
+
+
+def test_a_sort_key_is_taken_again_when_the_pod_changes(queue: SchedulingQueue) -> None:
+    queue.add(waiting("a", priority=1))
+    queue.add(waiting("b"))
+    queue.update(waiting("b", priority=2))
+    assert pop(queue).pod.name == "b"
+
+
+def test_everything_wakes_everybody(queue: SchedulingQueue) -> None:
+    queued = fail(queue, waiting("p"), frozenset({"Deaf"}))
+    assert queue.move(EVERYTHING) == 1
+    assert queued.where is SubQueue.BACKOFF
 
 
 def test_a_hint_that_raises_queues_and_is_counted() -> None:
