@@ -24,7 +24,7 @@ Kind = tuple[str, Mapping[str, str], bool]
 _Numbers = set[int] | tuple[int, ...]
 """Kinds; one alone is a tuple, which is a quarter of a set: most own labels are of one pod."""
 _FEW: Final = 64
-"""So many kinds, or values, are looked up one by one."""
+"""So many kinds, or values, are looked at one by one."""
 _NO_LABELS: Mapping[str, str] = {}
 _GONE: Final[Kind] = "", _NO_LABELS, False
 # In the index beside labels, none of which has such a key.
@@ -104,15 +104,16 @@ class Kinds:
             asked.append(_NOT_DELETING)
         each = [(one.operator in ("In", "Exists"), self._met(one)) for one in asked]
         narrow = [met for demands, met in each if demands and len(met) <= _FEW]
-        few = min(narrow, key=lambda met: sum(map(len, met)), default=None)
-        by_one = all(len(met) <= _FEW for _, met in each)
-        if by_one and few is not None and sum(map(len, few)) <= _FEW:
-            some = set().union(*few)
-            for demands, met in each:
-                there = {one for one in some if any(one in numbers for numbers in met)}
-                some = there if demands else some - there
+        few = min(narrow, key=_size, default=None)
+        if few is not None and _size(few) <= max(_FEW, *[_size(met) >> 4 for _, met in each]):
+            some = []
+            for number in chain.from_iterable(few):
+                namespace, labels, deleting = self._each[number]
+                there = namespaces is None or namespace in namespaces
+                if there and (terminating or not deleting) and selector.matches(labels):
+                    some.append(number)
             found = np.zeros(len(self._each), np.bool_)
-            found[list(some)] = True
+            found[some] = True
             return found if some else None
         found = np.ones(len(self._each), np.bool_)
         for demands, met in each:
@@ -128,6 +129,11 @@ class Kinds:
         if operator in ("In", "NotIn"):
             return [values.get(text, ()) for text in wanted]
         return values.values()
+
+
+def _size(met: Collection[_Numbers]) -> int:
+    """How many kinds they are; of many values how many they are at least."""
+    return len(met) if len(met) > _FEW else sum(map(len, met))
 
 
 def _texts(kind: Kind) -> Iterable[tuple[str, str]]:

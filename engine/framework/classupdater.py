@@ -189,9 +189,10 @@ class ClassUpdater:
         return True
 
     def keys_of(self, keys: KeyColumn, snapshot: Snapshot, totals: Scores, rows: Rows) -> IntColumn:
-        """Keys of rows with these total scores."""
+        """Keys of rows with these total scores, which it overwrites."""
         found = steps_of(totals)
-        found |= self.ties.of(snapshot)[rows] ^ keys.offset
+        found |= self.ties.of(snapshot)[rows]
+        found ^= keys.offset
         return found
 
 
@@ -526,13 +527,12 @@ class _Asking(msgspec.Struct, eq=False):
 
     def _keys(self, totals: Scores, passed: BoolColumn) -> IntColumn:
         """Keys of the rows, those that did not pass included; overwrites both."""
-        some_fail = _NO in passed.tobytes()
-        failed = np.logical_not(passed, out=passed)
-        if some_fail:
+        failed = None
+        if _NO in passed.tobytes():
+            failed = np.logical_not(passed, out=passed)
             np.putmask(totals, failed, 0.0)  # without a node scores may be no numbers
-        found = steps_of(totals)
-        found |= self.by.ties.of(self.snapshot)[self.rows] ^ self.keys.offset
-        if some_fail:
+        found = self.by.keys_of(self.keys, self.snapshot, totals, self.rows)
+        if failed is not None:
             np.putmask(found, failed, NOWHERE)
         return found
 

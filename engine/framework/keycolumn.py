@@ -240,8 +240,8 @@ def _score(scoring: Scoring, pod: PodInfo, at: At) -> Callable[[int], float]:
 
 
 def steps_of(totals: Scores) -> IntColumn:
-    """Total scores as in keys, without the place among ties."""
-    with np.errstate(invalid="ignore"):  # rows without a node may have no numbers
-        steps: IntColumn = (totals * FRACTION).astype(np.int64)
+    """Total scores as in keys, without the place among ties. Overwrites them."""
+    totals *= FRACTION
+    steps: IntColumn = totals.astype(np.int64)
     steps <<= TIE_BITS
     return steps

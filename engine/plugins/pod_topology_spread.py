@@ -370,6 +370,8 @@ class SoftConstraints(Groups):
         self._namespace = pod.namespace
         keys = {c.topology_key for c in spread.soft} if spread.every_key else ()
         self._keys = tuple(sorted(keys))
+        self._measures = [(one.topology_key == HOSTNAME, one.max_skew - 1) for one in spread.soft]
+        """Whether each node is a domain of its own, and what each domain gets besides its pods."""
         self._ignored: NDArray[np.bool_] = np.empty(0, np.bool_)
 
     def _recount(self, snapshot: Snapshot) -> Sequence[Part]:
@@ -383,14 +385,14 @@ class SoftConstraints(Groups):
         for domains in every_domain if self._spread.every_key else ():
             counted = [n if domain >= 0 else 0 for n, domain in zip(counted, domains, strict=True)]
         every, totals = all(counted), None
-        each = zip(self._spread.soft, every_domain, every_count, strict=True)
-        for constraint, domains, counts in each:
-            if constraint.topology_key == HOSTNAME:
+        each = zip(self._measures, every_domain, every_count, strict=True)
+        for (by_host, skew), domains, counts in each:
+            if by_host:
                 size = sum(counted)
             else:  # a node without the label is in the domain of the empty value
                 there = set(domains if every else compress(domains, counted))
                 size = len(there) - (-1 in there and 0 in there)
-            weight, skew = log(size + 2), constraint.max_skew - 1
+            weight = log(size + 2)
             shares = [n * weight + skew for n in counts]
             if -1 in domains:
                 shares = [s if d >= 0 else 0.0 for s, d in zip(shares, domains, strict=True)]

@@ -420,6 +420,20 @@ def test_a_known_class_with_one_changed_row_takes_few_calls():
 
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="other versions count calls otherwise")
+def test_a_known_class_with_many_changed_rows_takes_few_calls():
+    cache, framework, pod = known_class(100)
+    assert decide(pod, cache.snapshot(0.0), framework).node is not None
+    for i in range(40):
+        cache.assume(make_pod(f"other{i}", cpu="200m"), f"n{i}")
+    decide(make_pod("other", cpu="200m"), cache.snapshot(0.0), framework)  # a class in between
+    snapshot, found = cache.snapshot(0.0), []
+    names = called(lambda: found.append(decide(pod, snapshot, framework)))
+    assert found[0].node is not None
+    assert "_Asking._update_rows" in names, "they were asked about one by one"
+    assert len(names) <= 37, names
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="other versions count calls otherwise")
 def test_a_new_class_asks_those_alone_that_may_say_something_else():
     cache, same = known_class(100)[0], Same()
     profile = Profile("berth", (*default_plugins(), Weighted(same, 1.0)))

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import sys
 
+import pytest
+
+from engine.cache.podkinds import Kinds
 from engine.pods.podinfo import make_pod_info
 from engine.pods.selectors import Requirement, Selector
 from tests.builders import Cache, changed, make_node, make_pod
@@ -35,29 +40,103 @@ def test_a_new_label_looks_at_kinds_and_not_at_pods():
     assert counted(cache, "other", "x") == {}
 
 
-def test_kinds_without_the_value_cost_a_selector_nothing():
-    """A thousand pods with labels of their own, and selectors for labels that nobody named yet."""
-    cache = Cache()
-    cache.add_node(make_node("n"))
-    for i in range(1000):
-        labels = {"app": f"a{i % 10}", "own": str(i)} | ({"few": "x"} if i % 100 == 0 else {})
-        cache.add_pod(pod(i, labels), "n")
-    counted(cache, "app", "a1")
-    kinds = cache.pods._kinds
-    each, kinds._each = kinds._each, Untouched(kinds._each)  # no kind is looked at
-    for key, value, count in [("few", "x", 10), ("few", "y", 0), ("own", "7", 1), ("no", "x", 0)]:
-        assert sum(counted(cache, key, value).values()) == count
-    kinds._each = each
+def kinds_of(count):
+    """Kinds with labels of their own, in a hundred namespaces."""
+    kinds = Kinds()
+    for i in range(count):
+        labels = {"app": f"a{i % 20}", "own": str(i), "tier": f"t{i % 3}"}
+        whole = make_pod(f"p{i}", namespace=f"ns{i % 100}").pod
+        kinds.take(make_pod_info(changed(whole, metadata={"labels": labels})))
+    return kinds
 
 
-class Untouched(list):
-    """Of which nobody reads an entry."""
+def exists(key):
+    return Requirement(key, "Exists")
 
-    def __getitem__(self, at):
-        raise AssertionError(at)
 
-    def __iter__(self):
-        raise AssertionError
+def value(key, *values):
+    return Requirement(key, "In", values)
+
+
+A_NAMESPACE, HALF = frozenset({"ns1"}), frozenset({f"ns{i}" for i in range(50)})
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "requirements", "most"),
+    [
+        (None, [value("own", "7")], 1),
+        (A_NAMESPACE, [value("own", "1")], 1),
+        (A_NAMESPACE, [value("own", "1"), exists("tier")], 1),
+        (None, [value("own", "7"), exists("own")], 1),
+        (A_NAMESPACE, [value("app", "a1"), exists("tier")], 40),
+        (A_NAMESPACE, [value("app", "a1"), Requirement("own", "DoesNotExist")], 40),
+        (None, [value("app", "a1"), exists("own")], 200),
+        (None, [value("no", "1"), exists("own")], 0),
+    ],
+)
+def test_a_selector_looks_at_the_kinds_that_have_its_rarest_value(namespaces, requirements, most):
+    kinds, looked_at = kinds_of(4000), []
+
+    class Numbers(tuple):
+        """Kinds, of which it tells when they are looked at."""
+
+        __slots__ = ()
+
+        def __iter__(self):
+            looked_at.extend(tuple.__iter__(self))
+            return tuple.__iter__(self)
+
+    for values in kinds._with.values():
+        values.update({text: Numbers(there) for text, there in values.items()})
+    kinds.matching(namespaces, Selector(tuple(requirements)), terminating=False)
+    assert len(looked_at) <= most
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "requirements"),
+    [
+        (None, [exists("own")]),
+        (None, [Requirement("own", "DoesNotExist")]),
+        (None, [Requirement("own", "NotIn", ("7",))]),
+        (None, [value("tier", "t1", "t2")]),
+        (None, [value("app", "a1")]),
+        (HALF, [Requirement("tier", "NotIn", ("t1",))]),
+        (HALF, []),
+        (HALF, [exists("own"), Requirement("tier", "NotIn", ("t1",))]),
+        (None, []),
+    ],
+)
+def test_broad_selectors_take_as_many_steps_whatever_kinds_there_are(namespaces, requirements):
+    """What is done for each kind is done by calls that loop by themselves."""
+    selector = Selector(tuple(requirements))
+    taken = []
+    for count in (2000, 4000):
+        kinds = kinds_of(count)
+        taken.append(
+            bytecodes(lambda of=kinds: of.matching(namespaces, selector, terminating=False))
+        )
+    assert taken[0] == taken[1] <= 1500
+
+
+def bytecodes(act):
+    """How many it takes, of whatever it calls too."""
+    count = 0
+
+    def trace(frame, event, _):
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    gc.disable()  # others may be told of collections
+    sys.settrace(trace)
+    try:
+        act()
+    finally:
+        sys.settrace(before)
+        gc.enable()
+    return count
 
 
 def test_every_selector_counts_what_it_matches():
