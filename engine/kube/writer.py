@@ -54,7 +54,7 @@ _ASSIGNED = re.compile(r'already assigned to node "?([^\s"]+)"?')
 _NEVER_BOUND_AGAIN = ("Precondition failed: UID", "is being deleted")
 _NO_POD = 'pods "'
 _GATED = "non-empty .spec.schedulingGates"
-_BAD_REQUEST = 400
+_CREATED, _BAD_REQUEST = 201, 400
 _UNAUTHORIZED = 401
 _FORBIDDEN = 403
 _MOST_DOUBLINGS = 8
@@ -96,7 +96,7 @@ class KubeBinder:
                 return BindOutcome.PUT_OFF, str(error)
             except Interrupted as error:
                 return BindOutcome.UNKNOWN, str(error)
-            if answer.ok:
+            if answer.status == _CREATED:  # a 200 is of another that answers in the server's place
                 return BindOutcome.BOUND, ""
             refusal = answer.error()
             # So says a server whose roles are not loaded yet, too; webhooks refuse in other words.

@@ -303,6 +303,12 @@ OUTCOMES: Mapping[str, tuple[list[Answer], BindOutcome, str, str]] = {
     "hung up and bound": ([hang_up, pod_json(node="n1")], B.BOUND, "POST GET", ""),
     "hung up and not bound": ([hang_up, pod_json()], B.PUT_OFF, "POST GET", "not bound"),
     "silent and bound": ([be_silent, pod_json(node="n1")], B.BOUND, "POST GET", ""),
+    "login page of a proxy": (
+        [reply(200, b"<html>"), pod_json()],
+        B.PUT_OFF,
+        "POST GET",
+        "not bound",
+    ),
     "redirect": (
         [reply(307, headers={"Location": "/elsewhere"}), pod_json()],
         B.PUT_OFF,
