@@ -39,8 +39,7 @@ _WORDS: Final = {
 #: What is expected holds anyhow, unless a plugin has one of these points.
 _NEEDED: Final = {
     "permit": ("permit", "reserve", "gang"),
-    "victims": ("post_filter",),
-    "nominated": ("post_filter",),
+    **dict.fromkeys(("victims", "nominated"), ("post_filter",)),
 }
 _TOLERANCE: Final = 2e-6
 #: Where no node is feasible, of so many is told why.
@@ -305,9 +304,9 @@ def judge(expected: Expected, answers: Answers) -> Failure | None:
 
 def holds_anyhow(expected: Expected, answers: Answers) -> Failure | None:
     """An expectation that nothing used here could break, for want of a rule of its kind."""
-    needed = _NEEDED.get(expected.name, ())
+    needed = _NEEDED.get(expected.name)
     points = [one.plugin.points() for one in answers.scene.framework.profile.plugins]
-    if not needed or any(getattr(one, name) for one in points for name in needed):
+    if needed is None or any(getattr(one, name) for one in points for name in needed):
         return None
     return Failure("no policy used here has a rule for that: this holds whatever they say")
 
@@ -382,10 +381,8 @@ def _judge_nodes(expected: Expected, answers: Answers) -> Failure | None:
 
 
 def _fate(name: str, answers: Answers) -> str:
-    there = answers.rejections.get(name)
-    if there is None:
-        return f"{name} passes"
-    return f'{name} is rejected by {there.place}: "{there.message}"'
+    no = answers.rejections.get(name)
+    return f"{name} passes" if no is None else f'{name} is rejected by {no.place}: "{no.message}"'
 
 
 def _judge_score(expected: Expected, answers: Answers) -> Failure | None:

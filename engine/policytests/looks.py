@@ -11,21 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from dsl import ir, reference
+from dsl import ir, plan, reference
 from dsl.analysis import facts
-from dsl.plan import (
-    ActionRule,
-    ConditionRule,
-    FilterRule,
-    GangRule,
-    PermitRule,
-    PreemptRule,
-    QuotaRule,
-    RuleBase,
-    ScoreRule,
-    SortRule,
-    TierRule,
-)
 from dsl.policytest.reading import Expected
 from dsl.reference import View
 from dsl.types import NUMBER, show
@@ -66,33 +53,33 @@ class Look(NamedTuple):
     view: View
 
 
-def looks(rule: RuleBase, answers: Answers) -> list[Look]:
+def looks(rule: plan.RuleBase, answers: Answers) -> list[Look]:
     """All places where the rule was asked in this test."""
     scene, key = answers.scene, answers.scene.pod.key
     pods = _before_nodes(rule, answers)
-    if isinstance(rule, SortRule):
+    if isinstance(rule, plan.SortRule):
         outcome = "applied" if len(pods) > 1 else ""
         return [Look(scene.called[one.uid], one.key, outcome, scene.view(pod=one)) for one in pods]
-    if isinstance(rule, ConditionRule) and pods:
+    if isinstance(rule, plan.ConditionRule) and pods:
         views = [(one, scene.view(pod=one)) for one in pods]
         return [Look(scene.called[one.uid], one.key, _held(rule, it), it) for one, it in views]
-    if isinstance(rule, ConditionRule | PermitRule | ActionRule):
+    if isinstance(rule, plan.ConditionRule | plan.PermitRule | plan.ActionRule):
         return [_at_chosen(rule, answers)]
     view = scene.view()
     own = rule.prepare(view.subject, view.world)
     if own is None:
         return [Look("", f"does not apply to {key}", "abstained", view)]
     match rule:
-        case FilterRule():
+        case plan.FilterRule():
             rows = np.array(list(scene.rows.values()), np.intp)
             passed = rule.verdict(own, view.world, rows).tolist()
             each = zip(scene.rows.items(), passed, strict=True)
             return [Look(name, name, _verdict(ok), scene.view(row)) for (name, row), ok in each]
-        case TierRule() | ScoreRule():
+        case plan.TierRule() | plan.ScoreRule():
             return _ranked(rule, answers)
-        case PreemptRule():
+        case plan.PreemptRule():
             return _victims(rule, answers)
-        case GangRule() | QuotaRule():
+        case plan.GangRule() | plan.QuotaRule():
             return [_of_many(rule, answers, view)]
         case _:
             return [Look("", key, "applied", view)]
@@ -102,21 +89,21 @@ def _verdict(passes: bool) -> str:  # noqa: FBT001 - the fact itself
     return "passed" if passes else "rejected"
 
 
-def _before_nodes(rule: RuleBase, answers: Answers) -> Sequence[PodInfo]:
+def _before_nodes(rule: plan.RuleBase, answers: Answers) -> Sequence[PodInfo]:
     """The pods that a rule is asked of before any node; none of another rule."""
     scene = answers.scene
-    if isinstance(rule, SortRule) or any(rule in plan.gates for plan in scene.plans):
+    if isinstance(rule, plan.SortRule) or any(rule in one.gates for one in scene.plans):
         return scene.pods
-    return [scene.pod] if any(rule in plan.prefilters for plan in scene.plans) else []
+    return [scene.pod] if any(rule in one.prefilters for one in scene.plans) else []
 
 
-def _held(rule: ConditionRule, view: View) -> str:
+def _held(rule: plan.ConditionRule, view: View) -> str:
     if rule.prepare(view.subject, view.world) is None:
         return "abstained"
     return _verdict(rule.holds(view.subject, view.world, view.row))
 
 
-def _ranked(rule: RuleBase, answers: Answers) -> list[Look]:
+def _ranked(rule: plan.RuleBase, answers: Answers) -> list[Look]:
     """What a rule of the order of nodes made of each; a score that gives none anything abstains."""
     scene, place = answers.scene, place_of(rule)
     candidates = tuple(answers.candidates.tolist())
@@ -127,18 +114,19 @@ def _ranked(rule: RuleBase, answers: Answers) -> list[Look]:
         for line in given.lines
         if line.place == place
     }
-    outcome = "applied"
-    if isinstance(rule, ScoreRule):
-        outcome = "scored" if points else "abstained"
+    scored = "scored" if points else "abstained"
+    outcome = scored if isinstance(rule, plan.ScoreRule) else "applied"
     out = []
     for name, row in scene.rows.items():
         gets = show(points[name], NUMBER) if name in points else "nothing"
-        said = f"{name} gets {gets}" if isinstance(rule, ScoreRule) else name
+        said = f"{name} gets {gets}" if isinstance(rule, plan.ScoreRule) else name
         out.append(Look(name, said, outcome, replace(scene.view(row), candidates=candidates)))
     return out
 
 
-def _at_chosen(rule: ConditionRule | PermitRule | ActionRule, answers: Answers) -> Look:
+def _at_chosen(
+    rule: plan.ConditionRule | plan.PermitRule | plan.ActionRule, answers: Answers
+) -> Look:
     """A rule about the chosen node; without one the pod alone may decide, for `skipped`."""
     key = answers.scene.pod.key
     try:
@@ -149,18 +137,18 @@ def _at_chosen(rule: ConditionRule | PermitRule | ActionRule, answers: Answers) 
         return Look("", f"{key}: {none}", "" if applies else "abstained", view)
     view = replace(placed.view(decision.row), results=results_of(decision))
     at = view.subject, view.world, view.row
-    if isinstance(rule, PermitRule):
+    if isinstance(rule, plan.PermitRule):
         waits = rule.core.decision == "wait" and not rule.until(*at)
         outcome = _verdict(not (waits or rule.core.decision == "reject"))
         outcome = outcome if rule.applies(*at) else "abstained"
-    elif isinstance(rule, ActionRule):
+    elif isinstance(rule, plan.ActionRule):
         outcome = "applied" if rule.effects(*at, view.results) else "abstained"
     else:
         outcome = _held(rule, view)
     return Look("", f"{key} on {decision.node}", outcome, view)
 
 
-def _victims(rule: PreemptRule, answers: Answers) -> list[Look]:
+def _victims(rule: plan.PreemptRule, answers: Answers) -> list[Look]:
     """The pod for which others would go, and some of those others."""
     scene, view = answers.scene, answers.scene.view()
     is_asked = any(one.preemption(view.subject, view.world) is rule for one in scene.plans)
@@ -176,10 +164,10 @@ def _victims(rule: PreemptRule, answers: Answers) -> list[Look]:
     return out
 
 
-def _of_many(rule: GangRule | QuotaRule, answers: Answers, view: View) -> Look:
+def _of_many(rule: plan.GangRule | plan.QuotaRule, answers: Answers, view: View) -> Look:
     """What a gang or a quota says of the pod: it stops it everywhere, or not."""
     scene, said = answers.scene, None
-    if isinstance(rule, GangRule):
+    if isinstance(rule, plan.GangRule):
         said, applies = answers.gang, rule.key(view.subject, view.world) is not None
     else:
         policies = [one for one in policies_of(scene.framework) if isinstance(one, QuotaPlugin)]
@@ -197,7 +185,7 @@ def values_of_rules(answers: Answers, nodes: tuple[str, ...], expected: Expected
         rules = [one for one in answers.rules if number_in_file(one) == int(expected.number)]
     else:
         points, plans = _POINTS.get(expected.name, _FILTERS), answers.scene.plans
-        rules = [one for plan in plans for part in points for one in getattr(plan, part)]
+        rules = [one for of_all in plans for part in points for one in getattr(of_all, part)]
     for rule in rules:
         yield f"{place_of(rule)}: {rule.text}"
         each = looks(rule, answers)
