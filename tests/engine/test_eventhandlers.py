@@ -240,6 +240,28 @@ def test_from_the_queue_to_a_node_to_the_end(world: World) -> None:
     assert world.told() == []
 
 
+def test_a_pod_of_another_scheduler_is_counted_and_never_queued(world: World) -> None:
+    theirs = pod(scheduler="other")
+    world.pods.on_add(theirs)
+    assert "p" not in world.queue
+    world.pods.on_update(theirs, pod(scheduler="other", on="n1"))
+    assert world.cache.node_of("p") == "n1"
+
+
+def test_a_pod_that_somebody_else_binds_elsewhere_frees_the_node_that_we_chose(
+    world: World,
+) -> None:
+    world.nodes.on_add(node("n2"))
+    world.pods.on_add(pod())
+    queued = world.queue.pop()
+    assert queued is not None
+    world.cache.assume(queued.pod, "n1")
+    world.told()
+    world.pods.on_update(pod(), pod(on="n2"))
+    assert world.cache.node_of("p") == "n2"
+    assert world.told() == ["AssignedPod/Delete", "AssignedPod/Add"]
+
+
 @pytest.mark.parametrize("end", [pod(deleted=True), pod(phase="Failed"), None])
 def test_a_waiting_pod_that_ends_leaves_the_queue(world: World, end: Pod | None) -> None:
     world.pods.on_add(pod())

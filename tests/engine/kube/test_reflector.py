@@ -442,6 +442,22 @@ def test_a_list_that_follows_another_never_shows_less_than_there_is(bench: Bench
     assert max(seen) == 80
 
 
+def test_another_uid_under_a_name_is_another_object(bench: Bench) -> None:
+    """Where its end was not seen, handlers hear of it before the other one."""
+
+    async def replaced() -> None:
+        bench.server.delete("a")
+        bench.server.put("a", 1)
+        bench.server.compact()
+        bench.server.cut("expire")
+
+    bench.server.put("a", 1)
+    bench.settle()
+    bench.runner.run(replaced())
+    bench.settle()
+    assert bench.recorder.calls == ["add a@101", "synced", "delete a@101", "add a@103"]
+
+
 def test_events_are_believed_whatever_their_version(bench: Bench) -> None:
     """A bookmark of 10^25, or a server that was restored from a backup."""
 

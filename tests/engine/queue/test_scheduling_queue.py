@@ -216,6 +216,14 @@ def test_a_sort_key_is_taken_again_when_the_pod_changes(queue: SchedulingQueue) 
     assert pop(queue).pod.name == "b"
 
 
+def test_a_pod_that_changes_is_of_another_gang(clock: ManualClock) -> None:
+    hooks = QueueHooks(by_priority, gate, HINTS, kin=lambda pod: pod.pod.metadata.labels["of"])
+    queue = SchedulingQueue(clock=clock, hooks=hooks, snapshot=nothing)
+    queue.add(waiting("p", labels={"of": "a"}))
+    queue.update(waiting("p", labels={"of": "b"}))
+    assert [len(queue.kin(key)) for key in "ab"] == [0, 1]
+
+
 def test_everything_wakes_everybody(queue: SchedulingQueue) -> None:
     queued = fail(queue, waiting("p"), frozenset({"Deaf"}))
     assert queue.move(EVERYTHING) == 1
