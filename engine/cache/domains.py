@@ -98,6 +98,8 @@ class Domains:
         """Its position in the log; it is current at the end of that."""
         self.version = 0
         """Changes with any node's domain, also of one that does not count."""
+        self.moved = np.empty(0, np.intp)
+        """The rows whose `group` that changed."""
         self.domain = column.domain
         """(N,) number of the node's domain, -1 without the label."""
         self.group = np.empty(0, np.int32)
@@ -142,7 +144,7 @@ class Domains:
         if self._moves == column.moves and not len(rows) and len(group) == len(self.group):
             return
         self.version += 1
-        self._moves, self.group = column.moves, group
+        self._moves, self.group, self.moved = column.moves, group, rows
         for sign, side in ((-1, before[rows]), (1, group[rows])):
             domains, counts = np.unique(side[side >= 0], return_counts=True)
             for domain, count in zip(domains.tolist(), counts.tolist(), strict=True):
@@ -176,9 +178,12 @@ class DomainTable:
         return self.kept and self.tally.live
 
     def sync(self, nodes: NodeColumns) -> None:
-        """Catches up. Linear in the tally's rows when the domains of nodes changed."""
-        self.domains.sync(nodes)
-        if self._version != self.domains.version:
+        """Catches up. Linear in the tally's rows if the domain of one of them changed."""
+        domains, rows = self.domains, self.tally.counts.keys()
+        domains.sync(nodes)
+        if self._version == domains.version - 1 and rows.isdisjoint(domains.moved.tolist()):
+            self._version = domains.version  # nodes without any, such as those that joined
+        if self._version != domains.version:
             self._rebuild()
 
     def minimum(self, otherwise: Mapping[int, int]) -> int | None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from engine.cache import podsets
+from engine.cache.domains import DomainTable
 from engine.framework.snapshot import label_column
 from engine.objects import LabelSelector, Namespace, from_builtins
 from engine.pods.podterms import Spaces, terms_of
@@ -290,3 +291,37 @@ def test_the_only_row_of_a_domain_is_not_looked_for():
             for i, name in enumerate(NODES)
         ]
     assert looked == {"host": [False] * 5, "zone": [True] * 4 + [False]}
+
+
+def test_pods_are_not_counted_by_domain_anew_for_nodes_without_any(monkeypatch):
+    cache = Cache()
+    nodes = {name: make_node(name, labels={"zone": f"{i % 2}"}) for i, name in enumerate(NODES)}
+    for name, node in nodes.items():
+        cache.add_node(node)
+        cache.add_pod(make_pod(name), name)
+    topology = cache.snapshot(0.0).topology
+    table = topology.table(topology.pod_set(None, EVERYTHING, terminating=True), "zone")
+    rebuild, anew = DomainTable._rebuild, []
+
+    def rebuilt(of):
+        anew.append(of)
+        rebuild(of)
+
+    monkeypatch.setattr(DomainTable, "_rebuild", rebuilt)
+
+    def counts():
+        """By zone, and how often all rows were gone through."""
+        anew.clear()
+        table.sync(cache.nodes)
+        zones = [table.domains.group.item(cache.nodes.row(name)) for name in NODES[:2]]
+        return [*map(table.counts.get, zones), len(anew)]
+
+    assert counts() == [3, 2, 1]
+    for number in range(3):
+        cache.add_node(make_node(f"new-{number}", labels={"zone": f"{number}"}))
+        assert counts() == [3, 2, 0]
+    cache.add_pod(make_pod("more"), "new-0")
+    cache.remove_node("new-1")
+    assert counts() == [4, 2, 0]
+    cache.add_node(make_node("new-0", labels={"zone": "1"}))
+    assert counts() == [3, 3, 1]
