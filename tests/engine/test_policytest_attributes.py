@@ -616,6 +616,7 @@ NEAR = [
     ("permit allow", 'permit allow message "wait"'),
     ("annotation example.com/n b", "label example.com/n b"),
     ("label example.com/on b", "annotation example.com/on b"),
+    ("unset example.com/off", "unset example.com/on"),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -102,6 +103,15 @@ def test_where_one_finds_a_node_the_next_follows() -> None:
         bench.queue.done(one.pod.uid)
     assert bench.pop() is None
     assert bench.queue.counts()[SubQueue.UNSCHEDULABLE] == 7
+
+
+def test_of_those_that_sleep_the_first_by_new_rules_is_tried() -> None:
+    bench = Bench()
+    bench.parked(3)
+    by_name = replace(bench.hooks, sort_key=lambda pod, _: (-ord(pod.name[-1]),))
+    bench.queue.set_hooks(by_name, frozenset())
+    bench.queue.move(ROOM)
+    assert bench.pop().pod.name == "x2"
 
 
 @pytest.mark.parametrize("end", ["error", "deleted", "deleted in flight", "held", "alone", "other"])
