@@ -351,7 +351,12 @@ class App:
         return InForce(
             self.settings,
             Callbacks(
-                self._put, self._missing, scheduler.wake, self._hooks.accepted, self._hooks.refused
+                self._put,
+                self._missing,
+                scheduler.wake,
+                self._hooks.accepted,
+                self._hooks.refused,
+                let_go=self._keep,
             ),
             self._profiles,
             clock=self._clock,
@@ -457,8 +462,7 @@ class App:
             sweep()  # what compiling needs stays, too: no edit is held up by a look at all of it
         self.bundle = bundle
         self.signals.set_specs([signal_spec(spec) for spec in bundle.metrics])
-        if self._watcher is not None:
-            self._watcher.keep(bundle.needs)
+        self._keep()
         if self._recorder is not None:
             self._recorder.rules(bundle.hash, bundle.files, self._recorded_settings())
         self.scheduler.use(self.frameworks_of(bundle), changed)
@@ -472,6 +476,12 @@ class App:
                 "No Prometheus is configured (--prometheus-url), so these metrics are missing: %s",
                 ", ".join(asked),
             )
+
+    def _keep(self) -> None:
+        """Watches for the rules in force, and for those that the guard may bring back."""
+        if self._watcher is not None and self._in_force is not None and self.bundle is not None:
+            also = [one.needs for one in self._in_force.reloader.may_return]
+            self._watcher.keep(self.bundle.needs, also)
 
     def _missing(self, bundle: Bundle, asker: str) -> tuple[str, ...]:
         return () if self._watcher is None else self._watcher.want(bundle.needs, asker)

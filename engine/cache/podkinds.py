@@ -105,7 +105,9 @@ class Kinds:
         each = [(one.operator in ("In", "Exists"), self._met(one)) for one in asked]
         narrow = [met for demands, met in each if demands and len(met) <= _FEW]
         few = min(narrow, key=_size, default=None)
-        if few is not None and _size(few) <= max(_FEW, *[_size(met) >> 4 for _, met in each]):
+        if few is not None and (
+            _size(few) <= _FEW or _size(few) <= max(_size(met) for _, met in each) >> 4
+        ):
             some = []
             for number in chain.from_iterable(few):
                 namespace, labels, deleting = self._each[number]

@@ -52,7 +52,7 @@ class Callbacks(msgspec.Struct):
     """Callbacks for bundles: `put` puts one in force, given the names of changed policies.
 
     `missing` returns what a bundle reads and is not known yet; the text says who asks. `without` is
-    what is reported while there is no bundle.
+    what is reported while there is no bundle. `let_go` is told that one cannot come back any more.
     """
 
     put: Callable[[Bundle, frozenset[str] | None], None] = lambda _bundle, _changed: None
@@ -61,6 +61,7 @@ class Callbacks(msgspec.Struct):
     accepted: list[Callable[[Bundle], None]] = []
     refused: list[Callable[[Refusal], None]] = []
     without: str = "nothing is scheduled"
+    let_go: Callable[[], None] = lambda: None
 
 
 class InForce:
@@ -109,9 +110,7 @@ class InForce:
             self.reloader.await_kept()
         self._guard, self._goes_back = None, False
         if policies.guard is not None:
-            self._guard = Guard(
-                policies.guard, clock, load, self._go_back, self.reloader.keep_before
-            )
+            self._guard = Guard(policies.guard, clock, load, self._go_back, self._keep_before)
         self.configured = ConfiguredSources(
             policies, self.reloader, self._tenants, self._owners, clock, callbacks.wake
         )
@@ -239,22 +238,29 @@ class InForce:
         before, guard = self.bundle, self._guard
         load = Load(0, 0) if guard is None else guard.measure(tried_again=True)
         self._telemetry.add(Count.POLICY_RELOADS)
+        # While nothing is decided, pods wait for that.
+        watches = guard is not None and before is not None and self._leads()
+        if not watches:
+            self.reloader.keep_before(0)
         for _ in self._put(own, self.reloader.sources):
             pass
         assert self.bundle is not None
         for diagnostic in self.bundle.warnings:
             log.warning("%s", in_a_line(diagnostic))
-        # While nothing is decided, pods wait for that.
-        if guard is not None and before is not None and self._leads():
+        if guard is not None and watches:
             guard.changed(load)
-        else:
-            self.reloader.keep_before(0)
 
     def _go_back(self, why: str, changes: int) -> None:
         # Also pods that other plugins rejected on the nodes that these rules left.
         self._goes_back = True
         self.reloader.go_back(why, changes)
         self._goes_back = False
+
+    def _keep_before(self, changes: int) -> None:
+        before = len(self.reloader.may_return)
+        self.reloader.keep_before(changes)
+        if len(self.reloader.may_return) != before:
+            self._callbacks.let_go()
 
     def _tenants_changed(self) -> Work:
         if self.reloader.bundle is not None:

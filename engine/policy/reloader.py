@@ -208,6 +208,11 @@ class Reloader:
         self._begin()
         return True
 
+    @property
+    def may_return(self) -> list[Bundle]:
+        """The bundles of before, as long as the changes since then can be gone back on."""
+        return [bundle for bundle, _ in self._before]
+
     def keep_before(self, changes: int) -> None:
         """No more than the last changes can be gone back on from now on."""
         self._before = self._before[max(0, len(self._before) - changes) :]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Hashable, Iterator
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import or_
@@ -136,21 +136,22 @@ class Watcher:
                 self._running[key] = source, self.start(source.run())
         return tuple([text for key in wanted if (text := self._running[key][0].awaited())])
 
-    def keep(self, needs: Needs) -> None:
-        """This is what the policies in force need: everything else ends.
+    def keep(self, needs: Needs, also: Sequence[Needs] = ()) -> None:
+        """This is what the policies in force need: everything else ends but what `also` needs.
 
         Policies that come back without having been asked for begin what they need here.
         """
-        self._kept = needs
+        self._kept = reduce(or_, also, needs)
         self.want(needs)
         self._wanted.clear()
-        wanted = {key for key, _ in self._sources(needs)}
+        # Apart: of all fields of a kind together another source would have to begin.
+        wanted = {key for each in (needs, *also) for key, _ in self._sources(each)}
         for key in self._running.keys() - wanted:
             source, task = self._running.pop(key)
             task.cancel()
             source.forget()
-        attend(self.cache, self.queue, needs.attended)
-        self.sharing.keep(self._least | needs.of_pods)
+        attend(self.cache, self.queue, self._kept.attended)
+        self.sharing.keep(self._least | self._kept.of_pods)
         self._complete &= self.sharing.kept
         for source, _ in self._running.values():
             source.feed()

@@ -426,7 +426,7 @@ async def test_what_nobody_reads_any_more_is_not_watched():
     reads = "filter: count(node.finished) >= 0 and (workload.replicas ?? 9) > 0\n"
     async with embedded(nodes=0, files={"r.policy": reads}) as cluster:
         furnish(cluster)
-        async with process(cluster, kept_in_the_cluster(guard={"pending": 9})) as berth:
+        async with process(cluster, kept_in_the_cluster()) as berth:
             await berth.until(lambda: berth.bundles)
             cache = berth.app.cache
             assert cache.store("DeploymentScale").objects
@@ -439,8 +439,29 @@ async def test_what_nobody_reads_any_more_is_not_watched():
             assert not cache.store("DeploymentScale").objects
             assert not cache.other_pods.attends
             assert cache.other_pods.pods("finished").size == 0
+
+
+async def test_what_the_guard_may_bring_back_is_known_when_it_does_and_is_let_go_after_its_time():
+    reads = (
+        'metric r = object "apps/deployments" field "spec.replicas" by workload\n'
+        "filter: r is missing or (r > 0 and (workload.replicas ?? 9) > 0)\n"
+    )
+    async with embedded(nodes=0, files={"r.policy": reads}) as cluster:
+        furnish(cluster)
+        guard = {"pending": 9, "within": "60m"}
+        async with process(cluster, kept_in_the_cluster(guard=guard)) as berth:
+            cache, signals = berth.app.cache, berth.app.signals
+            await berth.until(lambda: berth.bundles and signals.status()[0].series)
+            berth.rules({"r.policy": "score: 100*node.cpu.free/node.cpu.allocatable\n"})
+            await berth.until(lambda: len(berth.bundles) == 2)
             assert berth.app._in_force.reloader.go_back("as the guard does")
-            await berth.until(lambda: cache.store("DeploymentScale").objects)
+            assert cache.store("DeploymentScale").objects
+            assert signals.status()[0].series
+            berth.rules({"r.policy": "score: 50*node.cpu.free/node.cpu.allocatable\n"})
+            await berth.until(lambda: len(berth.bundles) == 4)
+            assert cache.store("DeploymentScale").objects
+            berth.app._in_force._keep_before(0)  # as the guard says when its time is over
+            await berth.until(lambda: not cache.store("DeploymentScale").objects)
 
 
 async def test_an_edit_that_reads_what_was_not_kept_of_pods_has_them_listed_once_more():
