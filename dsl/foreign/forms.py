@@ -132,7 +132,7 @@ P020: lists and ranges
 P021: queries of Prometheus
   metric W = >> prometheus|query|prom|expr? T  promql T  %source  [metric]
   by >> ( W )  W  one label is named, without brackets  [metric]
-  promql >> ( T ) << %clauses  T  a query has no brackets  [metric]
+  promql ( T ) << %clauses  promql T  a query has no brackets  [metric]
   promql >> Y << %clauses  {Y.quote}  a query stands in quotes  [metric]
   metric W = >> W2 ( X ) << %clauses  promql {*.quote}  %source  [metric]
   @ W by|without|on ( M ) ( X )  ?  %query  [rules]

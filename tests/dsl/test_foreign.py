@@ -95,7 +95,7 @@ def test_words_and_signs():
         ("filter: node.zone is pod.label[z]", "P018", "(pod.label[z])"),
         ("filter: pod.name matches 'web'", "P317", None),
         ("filter: any(node.pods where label[a] is b)", "P101", None),
-        ("metric m = promql('up') by node", "P021", "'up'"),
+        ("metric m = promql('up') by node", "P021", "promql 'up'"),
         ("param a = 5 in 1..9", "P015", "from 1 to 9"),
         ("spread: zone skew 2", "P015", "over zone"),
         ("policy: my big policy", "P017", "my-big-policy"),
