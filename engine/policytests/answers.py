@@ -77,7 +77,7 @@ class Answers:
         each = [sorted(findings.rules_of(one), key=number_in_file) for one in self.scene.plans]
         self.rules: list[RuleBase] = [rule for rules in each for rule in rules]
         self.seen: dict[str, set[str]] = {}
-        """The outcomes of each rule by its id (`rules.looks`): who runs the test enters them."""
+        """The outcomes of each rule by its id (`looks.looks`): who runs the test enters them."""
 
     @cached_property
     def rejections(self) -> Mapping[str, Rejection]:
