@@ -27,7 +27,7 @@ from engine.pods.podinfo import PodInfo
 
 _LEAST_CLASSES: Final = 16
 _MOST_CLASSES: Final = 4096
-_MOST_NEW: Final = 256
+_MOST_NEW: Final = 1024
 _BYTES_A_KEY: Final = 8
 _BYTES_A_GROUP: Final = 4
 """What a class may have of each row for itself."""
@@ -219,8 +219,9 @@ class Classes:
         most = self._most_bytes // max(1, size)
         most_classes = most // (_BYTES_A_KEY + _BYTES_A_GROUP)
         most_classes = min(_MOST_CLASSES, max(_LEAST_CLASSES, most_classes))
-        if len(self._new) >= min(_MOST_NEW, most_classes // 2):
-            # A class that no second pod asked for makes room for new ones.
+        if len(self._new) >= min(_MOST_NEW, most_classes * 3 // 4):
+            # A class that no second pod asked for makes room for new ones. A quarter is safe from
+            # them; more would make workloads that take turns push each other out.
             name = self._new.popleft()
             if name in self._classes and not self._classes[name].again:
                 del self._classes[name]

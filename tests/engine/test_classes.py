@@ -29,7 +29,7 @@ from engine.framework.interface import (
     Verdicts,
 )
 from engine.framework.profile import Profile, Weighted
-from engine.framework.runtime import Framework
+from engine.framework.runtime import MEMO_BYTES, Framework
 from engine.framework.snapshot import Cause
 from engine.framework.status import Status, unschedulable
 from engine.objects import ContainerImage, Namespace, ObjectMeta
@@ -662,6 +662,17 @@ def test_beyond_their_bytes_those_classes_are_kept_that_were_asked_for_last():
     assert sum(kept) < _LEAST_CLASSES
     assert kept[0]
     assert not any(kept[1:-_LEAST_CLASSES])
+
+
+def test_a_hundred_workloads_that_take_turns_are_known_at_50_000_nodes():
+    nodes = 50  # and a thousandth of the memory
+    cache, _, _ = known_class(nodes)
+    profile = Profile("berth", default_plugins())
+    framework = Framework(profile, memo_bytes=MEMO_BYTES * nodes // 50_000)
+    snapshot = cache.snapshot(0.0)
+    pods = [make_pod(f"p{number}", cpu=f"{number + 1}m") for number in range(100)]
+    first, second = ([framework.class_of(pod, snapshot) for pod in pods] for _ in range(2))
+    assert all(one is other for one, other in zip(first, second, strict=True))
 
 
 def test_classes_that_only_differ_in_what_looks_further_have_one_column_and_each_its_choice():
