@@ -51,9 +51,9 @@ def decide(
     if opinion is not None and opinion.error:
         return cycle.unplaced(error=Status(Code.ERROR, (opinion.error,), EXTENDER))
     try:
-        known = framework.class_of(pod, snapshot)
+        known = framework.class_of(pod, snapshot, whole=False)
         widely = opinion is not None or framework.tiered or len(snapshot.nominations)
-        if widely or (known.wide and not known.grouped):
+        if widely or (known.wide and not known.grouped) or known.only is not None:
             return cycle.choose_widely(known)
         return cycle.choose(known)
     except Unfit as unfit:
@@ -147,7 +147,8 @@ class _Cycle(msgspec.Struct, eq=False):
         """The choice where a plugin or an extender looks further than a row in every cycle."""
         pod, snapshot, framework, opinion = self.pod, self.snapshot, self.framework, self.opinion
         promises, node = snapshot.nominations, snapshot.nominations.node_of(pod.uid)
-        own, apart = snapshot.nodes.row(node), opinion is not None or known.filters
+        apart = opinion is not None or known.only is not None or known.filters
+        own = snapshot.nodes.row(node)
         if own >= 0 and not apart and known.keys.cells[own] >= 0 and not promises.ahead(pod, node):
             return self.single(own)
         candidates = mine = framework.candidates(known, pod, snapshot)

@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary, ref
 
+import numpy as np
+from numpy.typing import NDArray
+
 from engine.framework.decision import Rejections
 from engine.framework.groupedchoice import GroupedChoice
 from engine.framework.interface import SILENT, UNSHARED, Points, Transient
@@ -80,6 +83,8 @@ class PodClass:
     """
     filters: list[Filtering] = field(default_factory=list)
     scorers: list[Scoring] = field(default_factory=list)
+    only: NDArray[np.intp] | None = None
+    """The one row that PreFilter leaves, if there are no keys; then `filters` are all."""
     wide: bool = False
     """Whether there are `filters` or `scorers`, which are asked in every cycle."""
     grouped: GroupedChoice | None = None

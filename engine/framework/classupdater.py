@@ -66,8 +66,10 @@ class ClassUpdater:
         # What was said of the last class that rows alone decide about, and its keys.
         self._last: tuple[Said | None, KeyColumn | None] = None, None
 
-    def update(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> None:
-        """Brings the class up to the snapshot.
+    def update(
+        self, known: PodClass, pod: PodInfo, snapshot: Snapshot, *, whole: bool = True
+    ) -> None:
+        """Brings the class up to the snapshot, without keys if one row is left; not so if `whole`.
 
         Raises:
             Unfit: a PreFilter rejected the pod.
@@ -79,7 +81,7 @@ class ClassUpdater:
             or (known.versions and not self._current(known.versions, snapshot))
             or not self._caught_up(keys, pod, snapshot)
         ):
-            self._ask(known, pod, snapshot)
+            self._ask(known, pod, snapshot, whole=whole)
 
     def _current(self, versions: Sequence[Dependency], snapshot: Snapshot) -> bool:
         """Whether all that answers depend on besides rows is unchanged."""
@@ -91,9 +93,9 @@ class ClassUpdater:
                 raise self.runner.fault(name, "PreFilter", cause) from cause
         return True
 
-    def _ask(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> None:
+    def _ask(self, known: PodClass, pod: PodInfo, snapshot: Snapshot, *, whole: bool) -> None:
         """Asks all plugins about the class, and about all rows unless its column is current."""
-        known.fills, known.unfit = -1, None
+        known.fills, known.unfit, known.only = -1, None, None
         key = None if known.name is None else known.name.key
         said, like = self._last
         alike, bad = self.runner.alike(pod, snapshot, key, said), None
@@ -101,6 +103,9 @@ class ClassUpdater:
             pre, scorings = alike
         else:
             like, pre = None, self.runner.pre_filter(pod, snapshot, key)
+            if not whole and pre.allowed is not None and np.count_nonzero(pre.allowed) == 1:
+                known.only, known.filters = np.flatnonzero(pre.allowed), [*pre.by_row, *pre.wide]
+                return
             try:
                 scorings = self.runner.pre_score(pod, snapshot, pre.versions, key)
             except PluginError as error:  # raised once scores are needed

@@ -223,15 +223,17 @@ class Framework:
 
     # ---- classes -----------------------------------------------------------------------------
 
-    def class_of(self, pod: PodInfo, snapshot: Snapshot) -> PodClass:
+    def class_of(self, pod: PodInfo, snapshot: Snapshot, *, whole: bool = True) -> PodClass:
         """The pod's class, brought up to the snapshot.
+
+        Unless `whole`, it has no keys where PreFilter leaves one row.
 
         Raises:
             Unfit: a PreFilter rejected the pod.
             PluginError: a plugin raised.
         """
         found = self._classes.of(pod, snapshot)
-        self._updater.update(found, pod, snapshot)
+        self._updater.update(found, pod, snapshot, whole=whole)
         return found
 
     def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
@@ -266,11 +268,16 @@ class Framework:
         Raises:
             PluginError: a plugin raised.
         """
-        passed = known.keys.column >= 0
+        only = known.only
+        passed = known.keys.column >= 0 if only is None else np.ones(1, dtype=np.bool_)
         for filtering in known.filters:
-            own = self._runner.mask(filtering, pod, snapshot, slice(0, len(passed)))
+            rows = slice(0, len(passed)) if only is None else only
+            own = self._runner.mask(filtering, pod, snapshot, rows)
             if own is not None:
                 passed &= own
+        if only is not None:
+            left, passed = only[passed], np.zeros(snapshot.nodes.size, dtype=np.bool_)
+            passed[left] = True
         if len(snapshot.nominations) and passed.any():
             passed[self.trial(pod, snapshot).left_to_nominated(passed)] = False
         return np.flatnonzero(passed)
@@ -366,7 +373,8 @@ class Framework:
             PluginError: a plugin raised.
         """
         promises = snapshot.nominations
-        if promises.node_of(pod.uid) or (known.filters and known.grouped is None):
+        alone = known.only is not None or (known.filters and known.grouped is None)
+        if alone or promises.node_of(pod.uid):
             return self.rejections(pod, snapshot)
         told = [self._guard(name, "Filter", ask, pod, snapshot) for name, ask in self._told]
         kept: KeyColumn | PodClass = known.keys

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cycle import decide
+from engine.cycle import decide, feasible
 from engine.framework.interface import (
     ALL_PASS,
     Normalization,
@@ -22,6 +22,7 @@ from engine.framework.status import Code, unresolvable, unschedulable
 from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.effort import examples
 
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 SIZES = ("100m", "1", "3", "4", "5")
 TAINTS = (
     [],
@@ -122,6 +123,40 @@ def test_ties_fall_by_the_class_and_the_seed_not_by_row_order():
         assert decisions[0].node == decisions[1].node
         chosen.add(decisions[0].node)
     assert len(chosen) > 3, "the seed moves the choice"
+
+
+def test_a_pod_for_one_node_as_of_a_daemon_set_is_decided_about_without_keys():
+    cache = cluster(2, cpu="1")
+    cache.add_node(make_node("t", taints=[{"key": "a", "value": "", "effect": "NoSchedule"}]))
+    cache.add_node(make_node("c", unschedulable=True))
+    cache.add_node(make_node("promised", cpu="1"))
+    cache.nominate(make_pod("sooner", cpu="1", priority=1), "promised")
+    for label in "ab":
+        apart = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {}}}
+        spec = {"affinity": {"podAntiAffinity": {REQUIRED: [apart]}}}
+        node = make_node(label, labels={"kubernetes.io/hostname": label})
+        cache.add_node(node)
+        if label == "a":
+            cache.add_pod(make_pod("alone", spec=spec), label)
+    framework = Framework(Profile("berth", default_plugins()))
+    placed = {}
+    for nodes in (["n0"], ["n1"], ["t"], ["c"], ["promised"], ["a"], ["b"], ["gone"], ["t", "b"]):
+        fields = [{"key": "metadata.name", "operator": "In", "values": [name]} for name in nodes]
+        terms = {"nodeSelectorTerms": [{"matchFields": [one]} for one in fields]}
+        spec = {"affinity": {"nodeAffinity": {REQUIRED: terms}}}
+        pod = make_pod("d", cpu="2" if nodes == ["n1"] else "500m", spec=spec)
+        snapshot = cache.snapshot(0.0)
+        known = framework.class_of(pod, snapshot, whole=False)
+        assert (known.keys.column.size == 0) is (len(nodes) == 1 and nodes != ["gone"])
+        decision = decide(pod, snapshot, framework)
+        asked = feasible(pod, snapshot, framework)  # with keys for all rows
+        assert ([decision.node] if decision.node else []) == asked
+        assert decision.feasible == len(asked)
+        placed["+".join(nodes)] = decision.node
+    assert placed == {
+        "n0": "n0", "n1": None, "t": None, "c": None, "promised": None, "a": None, "b": "b",
+        "gone": None, "t+b": "b",
+    }  # fmt: skip
 
 
 def test_an_empty_cluster_is_said_to_be_empty():
