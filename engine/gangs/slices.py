@@ -95,13 +95,3 @@ class Absent:
         else:
             back.append(partial(cache.add_pod, pod, node))
             cache.remove_pod(uid)
-
-
-class Unpromised(Absent):
-    """Pods that are promised no node, within its context only: it is in the others' way."""
-
-    def _leave(self, uid: str) -> None:
-        node, promises = self._cache.nominations.node_of(uid), self._cache.nominations
-        for pod in [one for one in promises.on(node) if one.uid == uid]:
-            self._back.append(partial(self._cache.nominate, pod, node, promises.ranks[uid]))
-            self._cache.withdraw(uid)
