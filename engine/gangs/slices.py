@@ -6,7 +6,7 @@ thought.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import Final
@@ -57,9 +57,9 @@ def in_slices(
 class Absent:
     """Pods on nodes that are thought away, within its context only."""
 
-    def __init__(self, cache: Cache, uids: Iterable[str] = ()) -> None:
+    def __init__(self, cache: Cache) -> None:
         self._cache = cache
-        self._uids = dict.fromkeys(uids)
+        self._uids: dict[str, None] = {}
         self._back: list[Callable[[], object]] = []
 
     def __enter__(self) -> None:
