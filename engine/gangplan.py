@@ -1,8 +1,8 @@
 """Plans where the members of a gang fit together, by all filters of their profiles.
 
 Decides nothing: members are nominated to what it finds, and their own cycles decide. The cluster
-may change between two steps of a plan; what was read is not read again. Only `Rehearsal` changes
-the cache, within its context, which the caller enters before steps and leaves after them.
+may change between two steps of a plan; what was read is not read again. Only `Rehearsal` and
+`Unpromised` change the cache, within contexts that the caller enters before steps and leaves after.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from engine.collective.packing import Alike, Packing, Search, SearchBudget, Step
 from engine.framework.interface import Room
 from engine.framework.runtime import Framework, Unfit
 from engine.framework.snapshot import CodeColumn, NodeColumns, Snapshot, label_column
+from engine.framework.ties import TIE_BITS
 from engine.pods.podinfo import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PodInfo
 from engine.pods.podterms import terms_of
 
@@ -78,6 +79,29 @@ class Rehearsal:
         self.cache.forget(pod.uid)
 
 
+@dataclass(eq=False)
+class Unpromised:
+    """Pods that are promised no node, within its context only: it is in the others' way."""
+
+    cache: Cache
+    pods: Sequence[PodInfo]
+    _promised: list[tuple[PodInfo, str, int]] = field(default_factory=list, init=False)
+
+    def __enter__(self) -> None:
+        """Withdraws what is promised to them now."""
+        promises = self.cache.nominations
+        for uid in [pod.uid for pod in self.pods]:
+            node = promises.node_of(uid)
+            for pod in [one for one in promises.on(node) if one.uid == uid]:
+                self._promised.append((pod, node, promises.ranks[uid]))
+                self.cache.withdraw(uid)
+
+    def __exit__(self, *_: object) -> None:
+        """Promises it again."""
+        while self._promised:
+            self.cache.nominate(*self._promised.pop())
+
+
 def plan(
     pods: Sequence[PodInfo],
     wanted: int,
@@ -115,9 +139,12 @@ def plan(
         most, now = each.most.max(initial=0), snapshot()
         if homes is None and most < wanted:
             return Packing()
-        by = each.fullness(pods, now.nodes) if fullest else each.liked
+        full = each.fullness(pods, now.nodes)
+        # Of domains that are liked as well the fullest, so that others stay whole for large gangs.
+        by = [full] if fullest else [each.liked >> TIE_BITS, full, each.liked]
         (enough,) = np.nonzero(each.most >= min(wanted, most))
-        places = each.ordered(enough, by if most >= wanted else each.most, now.dictionary.texts)
+        by = by if most >= wanted else [each.most]
+        places = each.ordered(enough, now.dictionary.texts, *by)
     searches = (Search(asked.at(rows), asked.left[rows], rows, budget, others) for rows in places)
     return (yield from pack(searches, wanted, budget))
 
@@ -137,7 +164,7 @@ def emptiest(
     asked = _Asked(pods, snapshot(), framework_of)
     yield from asked.ask(snapshot)
     each = yield from _bounds(asked, column, homes)
-    return each.ordered(np.arange(len(each.codes)), each.most, snapshot().dictionary.texts)
+    return each.ordered(np.arange(len(each.codes)), snapshot().dictionary.texts, each.most)
 
 
 def domain_of_affinity(pods: Sequence[PodInfo], snapshot: Snapshot) -> CodeColumn | None:
@@ -168,12 +195,13 @@ class _Domains:
     liked: NDArray[np.int64]
 
     def ordered(
-        self, some: NDArray[np.intp], by: NDArray[np.int64], texts: Sequence[str]
+        self, some: NDArray[np.intp], texts: Sequence[str], *by: NDArray[np.int64]
     ) -> list[NDArray[np.intp]]:
-        """The rows of some domains, the one with the most first, equal ones by name."""
+        """The rows of some domains, the one with the most first, equal ones by the next or name."""
         names = [texts[code] for code in self.codes[some].tolist()]
         some = some[sorted(range(len(names)), key=names.__getitem__)]
-        some = some[np.argsort(-by[some], kind="stable")]
+        for one in reversed(by):
+            some = some[np.argsort(-one[some], kind="stable")]
         ends = np.append(self.starts[1:], len(self.rows))
         bounds = zip(self.starts[some].tolist(), ends[some].tolist(), strict=True)
         return [self.rows[start:end] for start, end in bounds]

@@ -33,7 +33,6 @@ _RULE: Final = re.compile(r"\((\S+):(\d+)\)$")
 """File and line at the end of what a rule says; see `policy.plugin`."""
 _KINDS: Final = ("nowhere now", "nowhere before", "elsewhere")
 _NOWHERE, _BEFORE, _ELSEWHERE = _KINDS
-_SHOWN: Final = 20
 _NEWEST: Final = 1_000
 """So many decisions are kept, the newest."""
 
@@ -94,10 +93,8 @@ def asked(journal: Path, texts: Mapping[str, bytes]) -> Changes:
 def told(changes: Changes, journal: Path, plans: Sequence[Plan]) -> Iterator[str]:
     """The pods that would go elsewhere, how many there are of each kind, what is not known."""
     moved = [one for kind in _KINDS for one in changes.each if one.kind == kind]
-    for one in moved[:_SHOWN]:
+    for one in moved:
         yield plain(f"{one.pod}: was {one.was or 'nowhere'}, now {one.now or 'nowhere'}")
-    if len(moved) > _SHOWN:
-        yield f"and {len(moved) - _SHOWN} more"
     counts = Counter(one.kind for one in moved)
     counted = ", ".join(f"{counts[kind]} {kind}" for kind in _KINDS)
     yield plain(f"of the newest {len(changes.each)} decisions of {journal}: {counted}")

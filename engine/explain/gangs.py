@@ -16,7 +16,14 @@ from engine.collective.packing import at_once
 from engine.framework.gang import Membership
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot
-from engine.gangplan import MOST_DOMAINS, Rehearsal, Together, domain_of_affinity, plan
+from engine.gangplan import (
+    MOST_DOMAINS,
+    Rehearsal,
+    Together,
+    Unpromised,
+    domain_of_affinity,
+    plan,
+)
 from engine.pods.podinfo import PodInfo
 
 
@@ -101,9 +108,10 @@ def start_of(
     def fits(domains: Together) -> bool:
         nonlocal most
         rehearsal = Rehearsal(group.pods, cache, newest, lambda _: framework)
-        found = at_once(
-            plan(group.pods, group.wanted, newest, rehearsal, lambda _: framework, domains)
-        )
+        with Unpromised(cache, group.pods):
+            found = at_once(
+                plan(group.pods, group.wanted, newest, rehearsal, lambda _: framework, domains)
+            )
         most = max(most, group.reserved + len(found.rows))
         return found.enough and 0 in found.rows
 

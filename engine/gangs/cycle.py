@@ -40,10 +40,18 @@ from engine.framework.decision import Decision
 from engine.framework.gang import Membership
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
-from engine.gangplan import MOST_DOMAINS, Rehearsal, Together, domain_of_affinity, emptiest, plan
+from engine.gangplan import (
+    MOST_DOMAINS,
+    Rehearsal,
+    Together,
+    Unpromised,
+    domain_of_affinity,
+    emptiest,
+    plan,
+)
 from engine.gangs.holds import Holds
 from engine.gangs.rescue import MOST_ASKED, Domain, Rescue, Rescuers
-from engine.gangs.slices import Absent, OutdatedError, Unpromised, in_slices
+from engine.gangs.slices import Absent, OutdatedError, in_slices
 from engine.gangs.turn import Hold, Turn, rank_of
 from engine.notices import said
 from engine.placement import Placement
@@ -344,8 +352,7 @@ class Gangs:
         snapshot, of, fullest = self.basis.snapshot, self.basis.framework_of, turn.gang.fullest
         rehearsal = Rehearsal(pods, self._cache, snapshot, of)
         steps = plan(pods, turn.wanted, snapshot, rehearsal, of, domains, fullest=fullest)
-        unpromised = Unpromised(self._cache, [one.uid for one in pods])
-        return (yield from self._in_slices(steps, unpromised, rehearsal))
+        return (yield from self._in_slices(steps, Unpromised(self._cache, pods), rehearsal))
 
     def _in_slices(
         self, steps: Steps[Found], *thought: AbstractContextManager[None]
@@ -450,9 +457,8 @@ class Gangs:
                 column, homes = domains
                 known = [*(homes or ()), *self._rows([node for node, _ in turn.promised.values()])]
                 snapshot, of = self.basis.snapshot, self.basis.framework_of
-                unpromised = Unpromised(self._cache, [one.uid for one in pods])
                 steps = emptiest(pods, snapshot, of, column, known)
-                each = yield from self._in_slices(steps, unpromised)
+                each = yield from self._in_slices(steps, Unpromised(self._cache, pods))
             found = yield from self._in_slices(rescuers.rescue(each), rescuers.absent)
             if found.found:
                 break

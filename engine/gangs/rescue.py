@@ -30,6 +30,7 @@ from engine.gangplan import MOST_DOMAINS
 from engine.gangs.slices import Absent
 from engine.gangs.turn import Turn
 from engine.placement import Placement
+from engine.plugins.default_preemption import RANKS
 from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod
 
@@ -236,13 +237,16 @@ def _but(rejections: Rejections, outside: BoolColumn) -> Rejections:
 
 
 def _cheapest(each: Sequence[Rescue], snapshot: Snapshot) -> Rescue:
-    """The domain whose victims together cost least, by the keys of the rule that evicts."""
+    """The domain whose victims together cost least, by the keys of the rule that evicts.
+
+    A plugin that is not Berth's own has none (`plugins.out_of_tree`): by those of preemption.
+    """
     outcomes = [_outcome([result for _, result in one.found]) for one in each]
     columns = {name: np.array([one[name] for one in outcomes]) for name in outcomes[0]}
     results = [one.found[0][1] for one in each]
     rows = np.array([snapshot.nodes.row(one.nominated or "") for one in results])
     every = np.ones(len(each), np.bool_)
-    return each[int(cheapest(results[0].ranks, rows, columns, every)[0])]
+    return each[int(cheapest(results[0].ranks or RANKS, rows, columns, every)[0])]
 
 
 def _outcome(results: Sequence[PostFilterResult]) -> dict[str, float]:

@@ -6,7 +6,7 @@ thought.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import Final
@@ -57,9 +57,9 @@ def in_slices(
 class Absent:
     """Pods on nodes that are thought away, within its context only."""
 
-    def __init__(self, cache: Cache, uids: Iterable[str] = ()) -> None:
+    def __init__(self, cache: Cache) -> None:
         self._cache = cache
-        self._uids = dict.fromkeys(uids)
+        self._uids: dict[str, None] = {}
         self._back: list[Callable[[], object]] = []
 
     def __enter__(self) -> None:
@@ -95,13 +95,3 @@ class Absent:
         else:
             back.append(partial(cache.add_pod, pod, node))
             cache.remove_pod(uid)
-
-
-class Unpromised(Absent):
-    """Pods that are promised no node, within its context only: it is in the others' way."""
-
-    def _leave(self, uid: str) -> None:
-        node, promises = self._cache.nominations.node_of(uid), self._cache.nominations
-        for pod in [one for one in promises.on(node) if one.uid == uid]:
-            self._back.append(partial(self._cache.nominate, pod, node, promises.ranks[uid]))
-            self._cache.withdraw(uid)

@@ -43,7 +43,7 @@ _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _WAITING: Final = unresolvable("waiting for the preemption for this pod to be finished")
 _ABOVE_ZERO: Final = 1 << 31
 """Added to each priority, so that sums rank few pods of negative priority above many."""
-_RANKS: Final[Sequence[Rank]] = (
+RANKS: Final[Sequence[Rank]] = (
     lambda _, of: of["victims.pdb_violations"],
     lambda _, of: of["victims.max_priority"],
     lambda _, of: of["victims.sum_priority"] + of["victims.count"] * _ABOVE_ZERO,
@@ -194,7 +194,7 @@ def potential_rows(snapshot: Snapshot, rejections: Rejections) -> NDArray[np.int
 
 def best_of(plans: Plans) -> NDArray[np.intp]:
     """The cheapest of the plans, equal by all that counts; the first is chosen."""
-    return cheapest(_RANKS, plans.rows, outcomes_of(plans), plans.helps)
+    return cheapest(RANKS, plans.rows, outcomes_of(plans), plans.helps)
 
 
 def _found(pod: PodInfo, snapshot: Snapshot, plans: Plans, at: int) -> PostFilterResult:
@@ -210,7 +210,7 @@ def _found(pod: PodInfo, snapshot: Snapshot, plans: Plans, at: int) -> PostFilte
         clears=tuple(snapshot.nominations.behind(pod, node)),
         message=f"preemption: {found}",
         violations=int(plans.violations[at]),
-        ranks=_RANKS,
+        ranks=RANKS,
         choices=Choices(partial(_all_victims, plans), partial(_among, pod, plans)),
     )
 

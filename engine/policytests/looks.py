@@ -17,10 +17,9 @@ from dsl.policytest.reading import Expected
 from dsl.reference import View
 from dsl.types import NUMBER, show
 from engine.explain.parts import asked, table
-from engine.explain.scores import policies_of
 from engine.pods.podinfo import PodInfo
 from engine.policy.plugin import place_of, results_of
-from engine.policy.quotas import QuotaPlugin
+from engine.policy.quotas import Quota
 from engine.policytests.answers import Answers, number_in_file
 from engine.policytests.policies import CannotJudgeError
 
@@ -80,7 +79,7 @@ def looks(rule: plan.RuleBase, answers: Answers) -> list[Look]:
         case plan.PreemptRule():
             return _victims(rule, answers)
         case plan.GangRule() | plan.QuotaRule():
-            return [_of_many(rule, answers, view)]
+            return [_of_many(rule, answers)]
         case _:
             return [Look("", key, "applied", view)]
 
@@ -164,18 +163,17 @@ def _victims(rule: plan.PreemptRule, answers: Answers) -> list[Look]:
     return out
 
 
-def _of_many(rule: plan.GangRule | plan.QuotaRule, answers: Answers, view: View) -> Look:
-    """What a gang or a quota says of the pod: it stops it everywhere, or not."""
-    scene, said = answers.scene, None
-    if isinstance(rule, plan.GangRule):
-        said, applies = answers.gang, rule.key(view.subject, view.world) is not None
-    else:
-        policies = [one for one in policies_of(scene.framework) if isinstance(one, QuotaPlugin)]
-        quota = next(one for policy in policies for one in policy.quotas if one.rule is rule)
-        applies = quota.use(scene.pod, scene.snapshot).key is not None
-    stopped = place_of(rule) in {one.place for one in answers.rejections.values()}
+def _of_many(rule: plan.GangRule | plan.QuotaRule, answers: Answers) -> Look:
+    """What a gang or a quota says of the pod: it stops it everywhere, on its node, or not."""
+    scene, gang, said, no = answers.scene, answers.gang, "", answers.rejections.values()
+    stopped = place_of(rule) in {one.place for one in no} and not len(answers.candidates)
+    if isinstance(rule, plan.QuotaRule):
+        applies = Quota(rule, scene.worlds).use(scene.pod, scene.snapshot).key is not None
+    elif applies := gang is not None and gang.gang.place == place_of(rule):
+        said, waits = str(gang), gang.reserved + 1 < gang.gang.minimum
+        stopped |= bool(scene.chosen) and waits and answers.permission[0] == "reject"
     outcome = _verdict(not stopped) if applies else "abstained"
-    return Look("", str(said or scene.pod.key), outcome, view)
+    return Look("", said or scene.pod.key, outcome, scene.view())
 
 
 def values_of_rules(answers: Answers, nodes: tuple[str, ...], expected: Expected) -> Iterator[str]:

@@ -187,8 +187,7 @@ def as_text(report: Report, *, coverage: bool) -> str:
 
 
 def _failure(result: Result) -> str:
-    word = result.outcome.upper()
-    head = f"{word} {result.file}:{result.line}"
+    head = f"{result.outcome.upper()} {result.file}:{result.line}"
     head += f' "{result.test}"' if result.test else ""
     body = "\n".join(f"  {line}".rstrip() for line in result.message.rstrip().splitlines())
     return f"{head}\n{body}"

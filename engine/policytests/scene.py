@@ -120,16 +120,16 @@ class Scene:
         if twice := [one.key for one, _ in everybody if uids[one.uid] > 1]:
             raise CannotJudgeError(f"two pods are called {twice[0]}")
         self.plans = used.plans
-        self.pod = given[0][0]
+        self.pod, asked = given[0]
         self.pods, self.queue = [one for one, _ in given], [one for one, _ in queue]
         names = [name for thing in cluster.of("pod") for name in pod_names(thing)]
         self.called = dict(zip([pod.uid for pod in self.pods], names, strict=True))
         specs = [spec for plan in used.plans for spec in plan.metrics]
         hosts = [node_of(_annotated(one, specs, now), folder) for one in cluster.of("node")]
-        each = [_given(cluster, everybody, one) for one in specs]
-        samples: dict[str, Given] = {one.id: {} for one in specs}
-        for spec, own in zip(specs, each, strict=True):
-            samples[spec.id].update(own)  # One question may have several names.
+        each = [(one, _given(cluster, everybody, one)) for one in specs]
+        samples: dict[str, Given] = {}
+        for spec, own in each:  # One question may have several names.
+            samples.setdefault(spec.id, {}).update(own)
         self.worlds = Worlds(UTC)
         self.framework = used.framework(self.worlds)
         signals = _signals(specs, samples, hosts, now)
@@ -146,17 +146,16 @@ class Scene:
             if node := thing.get("previous_node", ""):
                 cache.other_pods.leaves(pod, node)
             first = parse_time(thing.get("first_attempt_at", ""))
-            since = None if is_missing(first) else first
             queued_at, attempts = parse_time(thing.get("queued_at", "")), thing.get("attempts", 0)
+            since = None if is_missing(first) else first
             cache.set_queued(pod, QueueTimes(queued_at, since, attempts))
             cache.nominate(pod, pod.pod.status.nominated_node_name)
         for item in objects_of(cluster, [pod for pod, _ in everybody]):
             cache.set_object(item)
-        self.unread = list(_unread(cluster, specs, each))
+        self.unread = list(_unread(cluster, each, samples))
         self.snapshot = self.lab.snapshot()
         self.rows = {one.name: cache.nodes.row(one.name) for one in cluster.of("node")}
-        thing = given[0][1]
-        self.chosen, self.waited = thing.get("chosen", ""), thing.get("waited", 0.0)
+        self.chosen, self.waited = asked.get("chosen", ""), asked.get("waited", 0.0)
 
     def view(self, row: int = -1, pod: PodInfo | None = None) -> View:
         """Where rules look: at a row or before any node, for the pod or another given one."""
@@ -260,11 +259,15 @@ def _annotated(thing: Thing, specs: Iterable[MetricSpec], now: float) -> Thing:
 
 
 def _unread(
-    cluster: Cluster, specs: Iterable[MetricSpec], given: Iterable[Given]
+    cluster: Cluster, given: Sequence[tuple[MetricSpec, Given]], by_id: Mapping[str, Given]
 ) -> Iterator[tuple[int, str]]:
-    """Line and words of samples that no policy reads, or not of that: slips of the pen."""
-    read = {id(sample) for each in given for sample in each.values()}
-    known = {spec.name: spec.of for spec in specs}
+    """Line and words of samples that no policy reads, not of that, or that another one denies."""
+    for spec, own in given:
+        for names, sample in own.items():
+            if replace(last := by_id[spec.id][names], line=0) != replace(sample, line=0):
+                yield sample.line, f"`{spec.name}` asks what line {last.line} answers otherwise"
+    read = {id(sample) for _, own in given for sample in own.values()}
+    known = {spec.name: spec.of for spec, _ in given}
     there = [item for thing in cluster.things.values() for item in thing.metrics.items()]
     there += [(key[0], sample) for key, sample in cluster.metrics.items()]
     for name, sample in there:

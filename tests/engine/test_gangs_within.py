@@ -9,13 +9,17 @@ import pytest
 from engine.clock import ManualClock
 from engine.explain.gangs import group_of, start_of
 from engine.framework.events import Resource
+from engine.framework.profile import Weighted
 from engine.gangplan import MOST_DOMAINS
 from engine.gangs.slices import in_slices
 from engine.objects import from_builtins
 from engine.objects.storage import StorageClass
 from engine.objects.workloads import PodDisruptionBudget, SchedulingPodGroup
+from engine.plugins.default_preemption import DefaultPreemption
+from engine.plugins.out_of_tree import Loaded, checked
+from engine.pods.podinfo import make_pod_info
 from engine.queue import SubQueue
-from tests.builders import make_node, pod_object
+from tests.builders import default_plugins, make_node, pod_object
 from tests.engine.plugins.volumes import builders as volumes
 from tests.engine.test_gangs import GANG, condition, deleted, evicted, gang, member
 from tests.engine.test_preemption import being_deleted, settle
@@ -38,8 +42,8 @@ def node(name):
     return make_node(name, cpu="2", labels={ZONE: f"z{name[0]}"})
 
 
-def world(*nodes, text=WITHIN, clock=None):
-    made = World({"p.policy": text}, nodes=(), clock=clock)
+def world(*nodes, text=WITHIN, **how):
+    made = World({"p.policy": text}, nodes=(), **how)
     for name in nodes:
         made.handlers.nodes.on_add(node(name))
     return made
@@ -138,6 +142,21 @@ async def test_a_leader_gets_a_node_beside_which_its_workers_have_room(leader, f
     zones = [one[4] for one in made.edge.evictions] or [one[0] for one in binds(made).values()]
     assert zones == ["c"] * 30
     assert len(made.edge.evictions) == (30 if full else 0)
+
+
+@pytest.mark.parametrize("more", ["", "require: count(zone.pods) < 9\n"])
+async def test_what_members_are_promised_is_in_the_way_of_no_plan_that_is_told_of(more):
+    made = world("a1", "a2", text=GANG + "\n" + more)
+    made.comes("low", node="a1", cpu="100m")
+    for number in range(2):
+        made.cache.nominate(make_pod_info(member(made, "g", number, size=2)), "a1")
+    members = [one.pod for one in made.queue.pending()]
+    promised = dict(made.cache.nominations.nodes)
+    assert len(promised) == 2
+    group = group_of(members[0], members[1:], made.snapshot(), made.framework)
+    start = start_of(group, made.cache, made.snapshot, made.framework)
+    assert {made.cache.nodes.name(row) for row in start.rows} == {"a1", "a2"}
+    assert made.cache.nominations.nodes == promised
 
 
 async def test_hopeless_zones_use_up_no_search_of_another_one():
@@ -308,8 +327,17 @@ async def test_room_that_a_pod_leaves_wakes_a_gang_that_did_not_fit_within_a_dom
 # ---- who is evicted ------------------------------------------------------------------------------
 
 
-async def test_the_domain_is_emptied_whose_victims_cost_least():
-    made = world("a1", "a2", "b1", "b2", "c1")
+def of_another_package():
+    """The default plugins, of which a wrapper hands on the answers of preemption."""
+    own = DefaultPreemption()
+    theirs = Loaded(own, "Theirs", checked(own.points()))
+    every = [one for one in default_plugins() if one.plugin.name != own.name]
+    return [*every, Weighted(theirs)]
+
+
+@pytest.mark.parametrize("plugins", [default_plugins, of_another_package])
+async def test_the_domain_is_emptied_whose_victims_cost_least(plugins):
+    made = world("a1", "a2", "b1", "b2", "c1", in_tree=plugins())
     each = (("a1", 1), ("a2", 5), ("b1", 4), ("b2", 4), ("c1", 0))
     pods = {name: low(made, name, priority) for name, priority in each}
     await gang(made, "g", 2, size=2, priority=10)
@@ -440,6 +468,15 @@ async def test_a_gang_that_may_wait_waits_in_one_domain_and_tries_another_after_
     await made.turn(after=61.0)
     await made.turn()
     assert sorted(binds(made).values()) == [f"{other}{number}" for number in (1, 2, 3)]
+
+
+async def test_of_zones_with_nodes_as_good_as_each_other_the_fullest_is_taken():
+    """The others stay whole for a larger gang."""
+    for filled in "abcd":
+        made = world(*(f"{zone}{at}" for zone in "abcd" for at in range(3)))
+        made.comes("there", node=f"{filled}0", cpu="1500m")
+        await gang(made, "g", 2, size=2)
+        assert {node[0] for node in binds(made).values()} == {filled}
 
 
 @pytest.mark.parametrize(("taken", "chosen"), [("", "b"), ("a", "a")])

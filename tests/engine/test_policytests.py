@@ -189,6 +189,18 @@ def test_a_question_with_two_names_has_the_samples_of_both(run):
     assert outcome(run(tests, head=head, p=policy)) == ("passed", "")
 
 
+def test_a_question_with_two_names_has_one_answer(run):
+    """A cluster has one, too: neither is to win in silence."""
+    policy = 'metric heat = promql "x"\nmetric warm = promql "x"\nscore: heat + warm\n'
+    head = "use p\nnode: a\n  metric heat 3\n  metric warm 3 age 5s\n"
+    tests = 'test: "t"\n  given pod\n  expect best a\n'
+    got, message = outcome(run(tests, head=head, p=policy))
+    assert (got, message.replace(f"{run.folder}/", "")) == (
+        "failed",
+        "t.policytest:3: `heat` asks what line 4 answers otherwise",
+    )
+
+
 def test_a_metric_above_the_tests_that_nobody_reads_is_told_with_its_line(run):
     head = "use p\n# metric: bandwith is of the cluster\nnode: a\nmetric: bandwith = 5\n"
     _, message = outcome(run('test: "t"\n  given pod\n  expect best a\n', head=head))
@@ -672,6 +684,8 @@ def test_members_wait_for_each_other_and_no_longer_than_they_say(run):
         """
     results = run(tests, head=ZONES, p=GANG)
     assert [(one.outcome, one.message) for one in results] == [("passed", "")] * 4
+    [(_, seen)] = run.report.coverage.values()
+    assert seen == {"passed": 2, "rejected": 1, "abstained": 1}
 
 
 def test_victims_on_several_nodes_for_a_constraint_of_a_zone(run):

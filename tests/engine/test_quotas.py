@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import weakref
 
 import msgspec
@@ -732,6 +733,36 @@ async def test_for_pods_without_a_quota_the_line_alone_decides():
     made.comes("c1", namespace="c", cpu="1", priority=5)
     await settle(made)
     assert made.edge.evictions == ["a0"]
+
+
+@pytest.mark.parametrize(("first", "turns"), [("", True), ("quota.over_min_with_pod asc", False)])
+async def test_quotas_take_turns_where_pods_that_borrow_come_before_those_within_a_minimum(
+    first, turns
+):
+    """Each has a pod that asks for more than its minimum, and less important ones."""
+    line = f"sort: {first}, pod.priority desc\n" if first else ""
+    made = Quotas(ELASTIC + line, a=("4", "8"), b=("4", "8"))
+    pods, there, going, evicted = {}, itertools.count(), [], []
+
+    def comes(namespace, priority):
+        name, cpu = f"p{next(there)}", "5" if priority else "1"
+        pods[name] = made.comes(name, namespace=namespace, cpu=cpu, priority=priority)
+
+    for namespace, priority in itertools.product("ab", (0, 0, 0, 0, 10)):
+        comes(namespace, priority)
+    for _ in range(40):
+        await made.turn(after=11.0)
+        for pod in going:  # it has terminated, and its owner makes another one
+            made.handlers.pods.on_delete(pod)
+            comes(pod.metadata.namespace, pod.spec.priority)
+        for name, pod in pods.items():
+            node = made.cache.node_of(pod.metadata.uid)
+            if node and not pod.spec.node_name:
+                pods[name] = made.edits(pod, spec={"node_name": node})
+        going = [made.goes(pods.pop(name)) for name in made.edge.evictions]
+        evicted.append(len(going))
+        made.edge.evictions.clear()
+    assert any(evicted[20:]) == turns
 
 
 async def test_a_change_of_the_object_wakes_who_it_held():

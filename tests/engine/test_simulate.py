@@ -7,6 +7,7 @@ import errno
 import io
 import json
 from itertools import count
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.cli import main
+from engine.cli.check_journal import Changes, Outcome, told
 from engine.cli.replay import frameworks_of
 from engine.clock import ManualClock
 from engine.configuration.settings import Settings
@@ -611,6 +613,14 @@ def test_check_says_which_pods_of_a_journal_would_have_gone_elsewhere(journal, t
     assert "filter: pod.name contains redis -> node.name is n9" in printed
     assert "such as default/redis-" in printed
     assert "1 warning" in said
+
+
+def test_check_by_a_journal_lists_every_pod_that_would_have_gone_elsewhere():
+    changes = Changes()
+    changes.each.extend(Outcome(f"default/p{number}", "a", "b") for number in range(30))
+    *moved, counted = told(changes, Path("journal"), ())
+    assert moved == [f"default/p{number}: was a, now b" for number in range(30)]
+    assert counted.endswith("0 nowhere now, 0 nowhere before, 30 elsewhere")
 
 
 def test_check_by_a_journal_says_what_it_does_not_know(journal, tmp_path):
