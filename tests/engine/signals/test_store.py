@@ -229,6 +229,17 @@ def test_a_reload_keeps_what_is_still_asked_for(bench: Bench) -> None:
     assert bench.read() == {"a": 1}
 
 
+def test_what_may_come_back_is_asked_for_and_not_in_use(bench: Bench) -> None:
+    bench.put(node("a"))
+    bench.store.set_specs([SignalSpec("o", "other")], also=[SPEC])
+    assert SPEC.question in bench.store.questions()
+    bench.samples(SPEC, a=1)
+    assert bench.read() == {}
+    assert [one.id for one in bench.store.status()] == ["o"]
+    bench.store.set_specs([SPEC])
+    assert bench.read() == {"a": 1}
+
+
 def test_one_question_serves_equal_metrics_at_the_quicker_pace(bench: Bench) -> None:
     other = SignalSpec("n", "q", every_seconds=5)
     bench.store.set_specs([SPEC, other, SignalSpec("o", "q", by=("host",))])
