@@ -287,6 +287,17 @@ async def test_an_event_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch):
     assert not bench.server.got
 
 
+async def test_an_event_is_not_written_where_a_proxy_asks_to_log_in():
+    bench = Bench()
+    bench.server.body = b"<html>"
+    bench.sink.emit(emit())
+    while len(bench.sink):
+        await bench.write()
+    assert bench.methods == ["POST"] * 5
+    assert bench.telemetry[Count.EVENTS_WRITTEN] == 0
+    assert bench.telemetry[Count.EVENTS_DROPPED] == 1
+
+
 async def test_a_series_whose_event_the_server_forgot_starts_anew():
     bench = Bench()
     bench.sink.emit(emit())

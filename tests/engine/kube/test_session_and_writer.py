@@ -53,6 +53,10 @@ def reply(code: int, body: bytes = b"{}", headers: Mapping[str, str] | None = No
     return answer
 
 
+LOGIN = reply(200, b"<html>")
+"""What a proxy says in the server's place to whoever has not logged in."""
+
+
 def refusal(code: int, message: str, headers: Mapping[str, str] | None = None) -> Answer:
     return reply(code, status(code, message, "Conflict"), headers)
 
@@ -304,7 +308,7 @@ OUTCOMES: Mapping[str, tuple[list[Answer], BindOutcome, str, str]] = {
     "hung up and not bound": ([hang_up, pod_json()], B.PUT_OFF, "POST GET", "not bound"),
     "silent and bound": ([be_silent, pod_json(node="n1")], B.BOUND, "POST GET", ""),
     "login page of a proxy": (
-        [reply(200, b"<html>"), pod_json()],
+        [LOGIN, pod_json()],
         B.PUT_OFF,
         "POST GET",
         "not bound",
@@ -442,6 +446,8 @@ class TestEffectWriter:
             ([refusal(409, "the object has been modified")], "PATCH", False),
             ([refusal(403, "may not")], "PATCH", False),
             ([reply(200), refusal(500, "broken")], "PATCH DELETE", False),
+            ([LOGIN], "PATCH", False),
+            ([reply(200), LOGIN], "PATCH DELETE", False),
         ],
     )
     async def test_who_is_gone_is_evicted_and_who_is_not_is_said(
@@ -478,6 +484,8 @@ class TestEffectWriter:
         )
         assert script.asked[0][1] == "/api/v1/persistentvolumes/pv"
         assert "has changed" in why
+        why, _, _ = await self.written(effect, LOGIN)
+        assert why == "200, but no object in JSON: <html>"
 
 
 class TestPodStatusWriter:
@@ -588,6 +596,7 @@ class TestPodStatusWriter:
             refusal(429, "slow"),
             refusal(500, "x"),
             reply(404, b"404 page not found"),
+            LOGIN,
             hang_up,
         ],
     )
