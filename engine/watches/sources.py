@@ -9,6 +9,7 @@ each list. Of an object its name, labels and the numbers read are kept.
 from __future__ import annotations
 
 import logging
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,6 +59,8 @@ SECRETS: Final = frozenset({f"{group}/secrets" for group in _CORE})
 _METADATA: Final = "metadata"
 _DIGITS: Final = 9
 """Of a place in a list, at most."""
+_LARGEST: Final = sys.float_info.max
+"""Servers other than the API server's own may write integers of any length."""
 #: Names by which a metric says whose it is, and that are an object's own.
 _OWN_NAMES: Final = frozenset({"name", "workload", "pod"})
 
@@ -410,7 +413,7 @@ def _number(there: Any, path: Sequence[str]) -> float | None:  # noqa: ANN401 - 
     if there in ("true", "false"):  # ConfigMaps hold texts alone
         there = there == "true"
     if isinstance(there, bool | int | float):
-        return float(there)
+        return float(there) if abs(there) <= _LARGEST else None
     if not isinstance(there, str):
         return None
     number = parse_number(there)

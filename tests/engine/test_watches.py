@@ -264,6 +264,12 @@ def test_a_path_that_no_object_can_have_leads_nowhere(path):
     assert source._known["n"].numbers == {path: None}
 
 
+def test_a_number_too_long_for_any_is_none():
+    store, _ = stored(SignalSpec("m", "g/ps#a", source="object", by=("name",)))
+    source, _ = told("g/ps", {"a", "b"}, store, {"metadata": {"name": "n"}, "a": 10**400, "b": 7})
+    assert source._known["n"].numbers == {"a": None, "b": 7.0}
+
+
 @pytest.mark.parametrize("group", ["", "core", "v1"])
 def test_secrets_are_not_read(group):
     wiring, nothing = Wiring(SystemClock(), Telemetry()), lambda: None
