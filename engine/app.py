@@ -393,7 +393,7 @@ class App:
         assert self.scheduler is not None
         if self._in_force is None:
             return
-        self._watcher = Watcher(
+        watcher = self._watcher = Watcher(
             session,
             wiring,
             self.cache,
@@ -404,7 +404,8 @@ class App:
             start,
             *self._pods,
         )
-        self.scheduler.add_background(self._watcher)
+        self.scheduler.add_background(watcher)
+        self._endpoints.watched = lambda: watcher.reflectors
 
     def _read_of_pods(self) -> frozenset[str]:
         """What of pods on nodes is read whatever policies read: others' plugins may read all."""

@@ -331,26 +331,26 @@ class ObjectSource(Handler[Any], Source):
         group, plural = map(segment, self.kind.partition("/")[::2])
         path = f"/api/v1/{plural}" if group in _CORE else f"/apis/{group}/*/{plural}"
         resource = Resource(struct_of(self.paths), path)
-        self._reflector = _Moving(self.client, resource, self, self.wiring)
+        self.reflector = _Moving(self.client, resource, self, self.wiring)
         self._known: dict[str, Known] = {}
 
     # ---- the source
 
     def awaited(self) -> str:
         """See `Source`: there once it was listed, or is no kind that the server has."""
-        error = self._reflector.last_error
-        if self._reflector.synced.is_set():
+        error = self.reflector.last_error
+        if self.reflector.synced.is_set():
             return ""
         return f"{self.kind} ({error})" if error else self.kind
 
     async def run(self) -> None:
         """See `Source`."""
-        await self._reflector.run()
+        await self.reflector.run()
 
     @property
     def whole(self) -> bool:
         """Whether what is known is all that there was at one time: half a list is not."""
-        return not self.awaited() and self._reflector.phase is not Phase.LISTING
+        return not self.awaited() and self.reflector.phase is not Phase.LISTING
 
     def feed(self) -> None:
         """See `Source`: each metric of these fields gets all that there is."""
