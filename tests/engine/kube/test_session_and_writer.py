@@ -643,6 +643,26 @@ class TestPodStatusWriter:
         said = [json.loads(body)["status"]["conditions"] for _, _, body, _ in script.asked]
         assert [one["message"] for [one] in said] == ["a", "b", "a"]
 
+    @pytest.mark.parametrize("answer", [refusal(500, "x"), hang_up])
+    async def test_what_is_said_anew_while_a_write_fails_is_written_with_its_promise(
+        self, answer: Answer
+    ):
+        async def fails(request: web.Request) -> web.StreamResponse:
+            writer.set_unschedulable(SetUnschedulable(pod_info(), "Unschedulable", "b"))
+            return await answer(request)
+
+        async with serving(fails, reply(200)) as script, session_to(script) as session:
+            wires = wiring()
+            writer = KubePodStatusWriter(Gate(session, wires), wires)
+            task = asyncio.create_task(writer.run())
+            writer.set_unschedulable(SetUnschedulable(pod_info(), "Unschedulable", "a", "n1"))
+            assert await writer.flush(5.0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        _, (_, _, body, _) = script.asked
+        said = json.loads(body)["status"]
+        assert (said["conditions"][0]["message"], said["nominatedNodeName"]) == ("b", "n1")
+
     @pytest.mark.parametrize("answer", [refusal(404, "gone"), refusal(500, "x"), hang_up])
     async def test_failures_are_not_raised(self, answer: Answer):
         _, wires = await self.written(SetUnschedulable(pod_info(), "Unschedulable", "m"), answer)
