@@ -393,7 +393,7 @@ class App:
         assert self.scheduler is not None
         if self._in_force is None:
             return
-        self._watcher = Watcher(
+        watcher = self._watcher = Watcher(
             session,
             wiring,
             self.cache,
@@ -404,7 +404,8 @@ class App:
             start,
             *self._pods,
         )
-        self.scheduler.add_background(self._watcher)
+        self.scheduler.add_background(watcher)
+        self._endpoints.watched = lambda: watcher.reflectors
 
     def _read_of_pods(self) -> frozenset[str]:
         """What of pods on nodes is read whatever policies read: others' plugins may read all."""
@@ -461,7 +462,6 @@ class App:
         if self.bundle is None:
             sweep()  # what compiling needs stays, too: no edit is held up by a look at all of it
         self.bundle = bundle
-        self.signals.set_specs([signal_spec(spec) for spec in bundle.metrics])
         self._keep()
         if self._recorder is not None:
             self._recorder.rules(bundle.hash, bundle.files, self._recorded_settings())
@@ -478,10 +478,14 @@ class App:
             )
 
     def _keep(self) -> None:
-        """Watches for the rules in force, and for those that the guard may bring back."""
-        if self._watcher is not None and self._in_force is not None and self.bundle is not None:
-            also = [one.needs for one in self._in_force.reloader.may_return]
-            self._watcher.keep(self.bundle.needs, also)
+        """Watches and asks for the rules in force, and for those that the guard may bring back."""
+        if self._in_force is None or self.bundle is None:
+            return
+        also = self._in_force.reloader.may_return
+        others = [signal_spec(spec) for one in also for spec in one.metrics]
+        self.signals.set_specs(map(signal_spec, self.bundle.metrics), others)
+        if self._watcher is not None:
+            self._watcher.keep(self.bundle.needs, [one.needs for one in also])
 
     def _missing(self, bundle: Bundle, asker: str) -> tuple[str, ...]:
         return () if self._watcher is None else self._watcher.want(bundle.needs, asker)

@@ -75,6 +75,8 @@ class Endpoints:
     scheduler: Scheduler | None = None
     in_force: InForce | None = None
     reflectors: Sequence[Reflector[Any]] = ()
+    watched: Callable[[], Sequence[Reflector[Any]]] = tuple
+    """Those of what policies read beside that."""
     calls: Mapping[str, Call] = field(default_factory=dict)
     """The calls of another scheduler, by path."""
     server: Server | None = None
@@ -149,7 +151,7 @@ class Endpoints:
     def _silent(self) -> list[str]:
         """What nothing has been heard of for long, and why."""
         silent: dict[str, list[str]] = {}
-        for one in self.reflectors:
+        for one in (*self.reflectors, *self.watched()):
             if one.listens and one.quiet_seconds > _SILENT_SECONDS:
                 silent.setdefault(one.last_error, []).append(one.name)
         return [f"{', '.join(names)}: {why}" for why, names in silent.items()]

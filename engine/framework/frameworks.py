@@ -6,6 +6,7 @@ They share the queue, and with it the plugin that sorts it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from engine.framework.events import ClusterEventWithHint, HintFn, QueueingHint, Seen, never
 from engine.framework.runtime import Framework
@@ -45,8 +46,7 @@ class Frameworks:
         for framework in self:
             for plugin, registered in framework.hints().items():
                 found.setdefault(plugin, []).extend(
-                    ClusterEventWithHint(one.event, self._only(framework, one.hint), one.finer)
-                    for one in registered
+                    replace(one, hint=self._only(framework, one.hint)) for one in registered
                 )
         return found
 

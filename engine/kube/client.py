@@ -14,6 +14,7 @@ import msgspec
 
 from engine.kube.errors import StatusError, Unreadable, status_error
 from engine.text import wire
+from engine.text.display import one_line
 
 T = TypeVar("T")
 
@@ -23,6 +24,7 @@ APPLY_PATCH = "application/apply-patch+yaml"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 OK: Final = range(200, 300)
+_SHOWN: Final = 200
 _PLAIN = re.compile(r"[a-z0-9.-]+")
 
 
@@ -55,7 +57,7 @@ class Response(msgspec.Struct, frozen=True):
         """
         try:
             return wire.decode(decoder, self.checked().body)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, Unreadable) as error:
             raise Unreadable(f"{what}: {error}") from error
 
     def checked(self) -> Response:
@@ -63,9 +65,14 @@ class Response(msgspec.Struct, frozen=True):
 
         Raises:
             StatusError: the status is not 2xx.
+            Unreadable: it is of another that answers in the server's place, as a proxy does with a
+                page to log in: all good answers of the server hold an object.
         """
         if not self.ok:
             raise self.error()
+        if not self.body.lstrip().startswith(b"{"):
+            text = one_line(self.body[:_SHOWN].decode("utf-8", "replace"))
+            raise Unreadable(f"{self.status}, but no object in JSON: {text}")
         return self
 
 

@@ -179,7 +179,8 @@ class KubeEventSink:
         """`NAME.<hex>`: nanoseconds, and never the same twice."""
         self._stamp = max(self._stamp + 1, int(now * 1e9))
         suffix = f".{self._stamp:x}"
-        return effect.name[: _NAME_LIMIT - len(suffix)] + suffix
+        # No part of such a name ends in these.
+        return effect.name[: _NAME_LIMIT - len(suffix)].rstrip("-.") + suffix
 
     async def _work(self, place: Place, record: _Record) -> None:
         """Writes it, and others for as long as nobody more urgent waits for the place."""

@@ -15,9 +15,10 @@ from typing import Any, Final
 import msgspec
 
 from engine.kube.client import MERGE_PATCH, Requests, segment
-from engine.kube.errors import Fenced, KubeError, NotFound, Unreadable
+from engine.kube.errors import Fenced, KubeError, NotFound
 from engine.kube.wiring import Wiring
 from engine.tasks import first
+from engine.text import wire
 
 _LOG = logging.getLogger(__name__)
 
@@ -199,11 +200,11 @@ class Keeper:
         """Empty if it is not there, or nobody could have written it so."""
         answer = await self._client.request("GET", self._path(what))
         try:
-            return answer.decoded(_decode, f"ConfigMap {self._full(what)}")
+            return wire.decode(_decode, answer.checked().body)
         except NotFound as missing:
             if missing.may_pass:
                 raise
-        except Unreadable:
+        except msgspec.DecodeError:
             pass
         return _ConfigMap()
 

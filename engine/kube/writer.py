@@ -58,7 +58,7 @@ _CREATED, _BAD_REQUEST = 201, 400
 _UNAUTHORIZED = 401
 _FORBIDDEN = 403
 _MOST_DOUBLINGS = 8
-"""Of the second between two tries of a condition that the server refused."""
+"""Of the second between two tries of a condition that was not written."""
 
 _encoder = msgspec.json.Encoder()
 _pod = msgspec.json.Decoder(Pod)
@@ -242,15 +242,10 @@ class KubePodStatusWriter:
             self._failures += 1
             if self._failures == 1 and not tries:
                 _LOG.warning("condition of pod %s cannot be written: %s", effect.pod.key, error)
-            away = isinstance(error, Unreachable | Interrupted)
-            # An API server that has just begun does not know its roles yet, and answers 403.
-            passes = away or (
-                isinstance(error, StatusError) and (error.may_pass or error.code == _FORBIDDEN)
-            )
-            if passes and uid not in self._withdrawn:
+            if _may_pass(error) and uid not in self._withdrawn:
                 newer = self._waiting.get(uid)
-                if newer is not None or away:
-                    self._waiting[uid] = effect if newer is None else _both(effect, newer)
+                if newer is not None:
+                    self._waiting[uid] = _both(effect, newer)
                 else:
                     self._resting[uid], self._tries[uid] = effect, tries + 1
         else:
@@ -281,6 +276,14 @@ class KubePodStatusWriter:
         if effect.reason:
             said = [_said(pod, POD_SCHEDULED, "False", effect.reason, effect.message, at)]
         await _patch_status(place, pod, said, effect.nominated)
+
+
+def _may_pass(error: KubeError) -> bool:
+    """Whether the server may take the same condition later."""
+    if isinstance(error, StatusError):
+        # An API server that has just begun does not know its roles yet, and answers 403.
+        return error.may_pass or error.code == _FORBIDDEN
+    return not isinstance(error, Fenced)
 
 
 def _both(earlier: SetUnschedulable, later: SetUnschedulable) -> SetUnschedulable:

@@ -47,7 +47,9 @@ class NodeDirectory:
     def __init__(self) -> None:
         self.nodes: dict[str, _Known] = {}
         """By name; changed here alone."""
-        self._aliases: dict[str, str] = {}
+        self._aliases: dict[str, tuple[str, ...]] = {}
+        """Whose another name is. The last one counts: a node that was replaced may stay for a while
+        beside the one that has its address now."""
         self.version = 0
 
     def domains(self, of: str) -> Iterable[str | None]:
@@ -58,13 +60,13 @@ class NodeDirectory:
     def put(self, node: Node) -> None:
         """A node is there, or its names or domains may have changed."""
         name, labels = node.metadata.name, node.metadata.labels or {}
-        known = tuple(_aliases(node)), tuple(map(labels.get, DOMAIN_LABELS.values()))
+        known = tuple(dict.fromkeys(_aliases(node))), tuple(map(labels.get, DOMAIN_LABELS.values()))
         if self.nodes.get(name) == known:
             return
         self.remove(name)
         self.nodes[name] = known
         for alias in known[0]:
-            self._aliases.setdefault(alias, name)
+            self._aliases[alias] = (*self._aliases.get(alias, ()), name)
         self.version += 1
 
     def remove(self, name: str) -> None:
@@ -72,16 +74,17 @@ class NodeDirectory:
         if name not in self.nodes:
             return
         for alias in self.nodes.pop(name)[0]:
-            if self._aliases.get(alias) == name:
-                del self._aliases[alias]
+            others = tuple([one for one in self._aliases.pop(alias) if one != name])
+            if others:
+                self._aliases[alias] = others
         self.version += 1
 
     def find(self, text: str) -> str | None:
         """The name of the node that `text` means, a port at its end left aside."""
         for one in (text, without_port(text)):
-            name = one if one in self.nodes else self._aliases.get(one)
-            if name is not None:
-                return name
+            names = (one,) if one in self.nodes else self._aliases.get(one)
+            if names:
+                return names[-1]
         return None
 
 

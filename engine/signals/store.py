@@ -189,6 +189,7 @@ class SignalStore:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._specs: dict[str, SignalSpec] = {}
+        self._asked: Sequence[SignalSpec] = ()
         self._entries: dict[Question, Samples] = {}
         # Metrics that no policy reads now: a bundle that comes back finds its data.
         self._retired: TTLCache[Question, Samples] = TTLCache(
@@ -201,10 +202,14 @@ class SignalStore:
 
     # --- configuration and nodes
 
-    def set_specs(self, specs: Iterable[SignalSpec]) -> None:
-        """Replaces the metrics in use; those whose question stays keep their samples."""
+    def set_specs(self, specs: Iterable[SignalSpec], also: Iterable[SignalSpec] = ()) -> None:
+        """Replaces the metrics in use; those whose question stays keep their samples.
+
+        `also` are those of rules that may come back: asked for, and read by nobody until then.
+        """
         self._specs = {spec.id: spec for spec in specs}
-        wanted = {spec.question for spec in self._specs.values()}
+        self._asked = [*self._specs.values(), *also]
+        wanted = {spec.question for spec in self._asked}
         for question in [q for q in self._entries if q not in wanted]:
             gone = self._entries.pop(question)
             if gone.values.size <= _RETIRED_SLOTS:
@@ -217,14 +222,14 @@ class SignalStore:
     def questions(self, source: str = PROMETHEUS) -> Mapping[Question, float]:
         """What a source has to be asked, and how often in seconds."""
         every: dict[Question, float] = {}
-        for spec in self._specs.values():
+        for spec in self._asked:
             if (question := spec.question).source == source:
                 every[question] = min(every.get(question, math.inf), spec.every_seconds)
         return every
 
     def names(self, question: Question) -> str:
         """The metrics that a question serves, for logs."""
-        served = {s.name or s.id for s in self._specs.values() if s.question == question}
+        served = {s.name or s.id for s in self._asked if s.question == question}
         return ", ".join(sorted(served))
 
     def nodes_changed(self, old: Node | None, new: Node | None) -> None:

@@ -9,6 +9,7 @@ each list. Of an object its name, labels and the numbers read are kept.
 from __future__ import annotations
 
 import logging
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,6 +59,8 @@ SECRETS: Final = frozenset({f"{group}/secrets" for group in _CORE})
 _METADATA: Final = "metadata"
 _DIGITS: Final = 9
 """Of a place in a list, at most."""
+_LARGEST: Final = sys.float_info.max
+"""Servers other than the API server's own may write integers of any length."""
 #: Names by which a metric says whose it is, and that are an object's own.
 _OWN_NAMES: Final = frozenset({"name", "workload", "pod"})
 
@@ -328,26 +331,26 @@ class ObjectSource(Handler[Any], Source):
         group, plural = map(segment, self.kind.partition("/")[::2])
         path = f"/api/v1/{plural}" if group in _CORE else f"/apis/{group}/*/{plural}"
         resource = Resource(struct_of(self.paths), path)
-        self._reflector = _Moving(self.client, resource, self, self.wiring)
+        self.reflector = _Moving(self.client, resource, self, self.wiring)
         self._known: dict[str, Known] = {}
 
     # ---- the source
 
     def awaited(self) -> str:
         """See `Source`: there once it was listed, or is no kind that the server has."""
-        error = self._reflector.last_error
-        if self._reflector.synced.is_set():
+        error = self.reflector.last_error
+        if self.reflector.synced.is_set():
             return ""
         return f"{self.kind} ({error})" if error else self.kind
 
     async def run(self) -> None:
         """See `Source`."""
-        await self._reflector.run()
+        await self.reflector.run()
 
     @property
     def whole(self) -> bool:
         """Whether what is known is all that there was at one time: half a list is not."""
-        return not self.awaited() and self._reflector.phase is not Phase.LISTING
+        return not self.awaited() and self.reflector.phase is not Phase.LISTING
 
     def feed(self) -> None:
         """See `Source`: each metric of these fields gets all that there is."""
@@ -410,7 +413,7 @@ def _number(there: Any, path: Sequence[str]) -> float | None:  # noqa: ANN401 - 
     if there in ("true", "false"):  # ConfigMaps hold texts alone
         there = there == "true"
     if isinstance(there, bool | int | float):
-        return float(there)
+        return float(there) if abs(there) <= _LARGEST else None
     if not isinstance(there, str):
         return None
     number = parse_number(there)

@@ -196,6 +196,14 @@ class Watcher:
         reflector = Reflector(self.client, pods_finished(phase), handler, self.wiring)
         return Listed(reflector)  # the cache forgets what nobody attends to
 
+    @property
+    def reflectors(self) -> list[Reflector[Any]]:
+        """Of what has been there; what is not yet is told by who waits for it."""
+        watching = (
+            one for one, _ in self._running.values() if isinstance(one, Listed | ObjectSource)
+        )
+        return [one.reflector for one in watching if one.reflector.synced.is_set()]
+
     # ---- what changes without an event -------------------------------------------------------
 
     @property

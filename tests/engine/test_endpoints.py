@@ -176,7 +176,8 @@ class Ahead(SystemClock):
 
 
 async def test_who_has_heard_nothing_for_a_minute_is_not_ready():
-    async with embedded(files=TWO) as cluster:
+    reads = {"r.policy": "filter: (workload.replicas ?? 9) > 0\n"}
+    async with embedded(files=TWO | reads) as cluster:
         clock = Ahead()
         served = Served(cluster, settings_of(cluster), cluster.kubeconfig(), clock)
         await served.until_told("/readyz", (200, "ok"))
@@ -186,6 +187,7 @@ async def test_who_has_heard_nothing_for_a_minute_is_not_ready():
         assert (await served.get("/healthz"))[0] == 200, "a restart would not help"
         status = json.loads((await served.get("/statusz?format=json"))[1])
         assert "nodes" in status["troubles"][0]
+        assert "deployments.apps" in status["troubles"][0], "what a policy reads, too"
         served.stop.set()
         await served.task
 

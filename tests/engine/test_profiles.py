@@ -101,6 +101,16 @@ def test_one_profile_is_asked_as_if_there_were_no_others():
     assert both.of(make_pod("p", scheduler="")) is only
 
 
+def test_what_a_plugin_registered_stays_what_it_is_beside_another_profile():
+    both = frameworks(TWO)
+    each = [framework.hints() for framework in both]
+    for plugin, registered in both.hints().items():
+        alone = [one for hints in each for one in hints[plugin]]
+        assert [(one.event, one.finer, one.ours) for one in registered] == [
+            (one.event, one.finer, one.ours) for one in alone
+        ]
+
+
 # ---- the nodes that a profile sees ---------------------------------------------------------------
 
 NARROW = settings({"schedulerName": "berth"}, profiles={"berth": {"nodeSelector": {"pool": "x"}}})

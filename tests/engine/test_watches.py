@@ -264,6 +264,12 @@ def test_a_path_that_no_object_can_have_leads_nowhere(path):
     assert source._known["n"].numbers == {path: None}
 
 
+def test_a_number_too_long_for_any_is_none():
+    store, _ = stored(SignalSpec("m", "g/ps#a", source="object", by=("name",)))
+    source, _ = told("g/ps", {"a", "b"}, store, {"metadata": {"name": "n"}, "a": 10**400, "b": 7})
+    assert source._known["n"].numbers == {"a": None, "b": 7.0}
+
+
 @pytest.mark.parametrize("group", ["", "core", "v1"])
 def test_secrets_are_not_read(group):
     wiring, nothing = Wiring(SystemClock(), Telemetry()), lambda: None
@@ -444,24 +450,33 @@ async def test_what_nobody_reads_any_more_is_not_watched():
 async def test_what_the_guard_may_bring_back_is_known_when_it_does_and_is_let_go_after_its_time():
     reads = (
         'metric r = object "apps/deployments" field "spec.replicas" by workload\n'
+        'metric heat = promql "heat" by node\n'
         "filter: r is missing or (r > 0 and (workload.replicas ?? 9) > 0)\n"
+        "filter: (heat ?? 0) < 90\n"
     )
+
+    def series():
+        return any(one.series for one in signals.status())
+
     async with embedded(nodes=0, files={"r.policy": reads}) as cluster:
         furnish(cluster)
         guard = {"pending": 9, "within": "60m"}
         async with process(cluster, kept_in_the_cluster(guard=guard)) as berth:
             cache, signals = berth.app.cache, berth.app.signals
-            await berth.until(lambda: berth.bundles and signals.status()[0].series)
+            await berth.until(lambda: berth.bundles and series())
             berth.rules({"r.policy": "score: 100*node.cpu.free/node.cpu.allocatable\n"})
             await berth.until(lambda: len(berth.bundles) == 2)
+            assert not signals.status(), "no rule in force reads one"
+            assert [one.query for one in signals.questions()] == ["heat"], "but one may again"
             assert berth.app._in_force.reloader.go_back("as the guard does")
             assert cache.store("DeploymentScale").objects
-            assert signals.status()[0].series
+            assert series()
             berth.rules({"r.policy": "score: 50*node.cpu.free/node.cpu.allocatable\n"})
             await berth.until(lambda: len(berth.bundles) == 4)
             assert cache.store("DeploymentScale").objects
             berth.app._in_force._keep_before(0)  # as the guard says when its time is over
             await berth.until(lambda: not cache.store("DeploymentScale").objects)
+            assert not signals.questions()
 
 
 async def test_an_edit_that_reads_what_was_not_kept_of_pods_has_them_listed_once_more():

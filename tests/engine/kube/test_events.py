@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from random import Random
@@ -287,6 +288,17 @@ async def test_an_event_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch):
     assert not bench.server.got
 
 
+async def test_an_event_is_not_written_where_a_proxy_asks_to_log_in():
+    bench = Bench()
+    bench.server.body = b"<html>"
+    bench.sink.emit(emit())
+    while len(bench.sink):
+        await bench.write()
+    assert bench.methods == ["POST"] * 5
+    assert bench.telemetry[Count.EVENTS_WRITTEN] == 0
+    assert bench.telemetry[Count.EVENTS_DROPPED] == 1
+
+
 async def test_a_series_whose_event_the_server_forgot_starts_anew():
     bench = Bench()
     bench.sink.emit(emit())
@@ -321,6 +333,14 @@ async def test_notes_are_cut_and_made_harmless_before_they_are_remembered():
     assert len(note) == 1024
     assert ours == "a\nb\\x1b"
     assert bench.server.got[0][2]["series"]["count"] == 2, "two that are cut alike are one"
+
+
+async def test_a_name_that_is_cut_is_still_one():
+    bench = Bench()
+    bench.sink.emit(emit("a" * 234 + "--.-b" + "c" * 14))
+    await bench.write()
+    [(_, _, body)] = bench.server.got
+    assert re.fullmatch(r"a{234}\.[0-9a-f]+", body["metadata"]["name"])
 
 
 def test_notes_are_cut_between_characters():

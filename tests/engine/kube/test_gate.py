@@ -14,7 +14,7 @@ from engine.clock import ManualClock
 from engine.framework.edge import BindOutcome
 from engine.framework.effects import Bind, Emit, SetUnschedulable
 from engine.kube.client import Response
-from engine.kube.errors import Fenced, Timeout, Unreachable
+from engine.kube.errors import Fenced, Interrupted, Timeout, Unreachable
 from engine.kube.events import KubeEventSink
 from engine.kube.gate import AdaptiveLimit, Gate, Priority, within
 from engine.kube.wiring import Wiring, keep_asking
@@ -331,11 +331,12 @@ def test_a_condition_without_an_answer_is_tried_again_unless_it_is_withdrawn(
         writer = KubePodStatusWriter(bench.gate, bench.wiring)
         bench.start(writer.run())
         writer.set_unschedulable(effect_of(make_pod("p")))
-        await bench.advance(1.0)
+        await bench.advance(10.0)
         calls = len(bench.server.asked)
         assert 2 <= calls <= 6
         bench.server.hold = asyncio.Event()
-        await bench.advance(0.5)
+        await bench.advance(10.0)
+        assert len(bench.server.asked) == calls + 1
         withdrawn = asyncio.create_task(writer.withdraw(make_pod("p").uid))
         await bench.settle()
         bench.server.hold.set()
@@ -344,6 +345,28 @@ def test_a_condition_without_an_answer_is_tried_again_unless_it_is_withdrawn(
         assert len(bench.server.asked) <= calls + 2
 
     test()
+
+
+@with_bench
+async def test_a_condition_whose_connection_always_breaks_rests_between_two_tries(
+    bench: Bench,
+) -> None:
+    """The server is there for all others, whom it would slow down."""
+    ask = bench.server.request
+
+    async def request(method: str, *args: str, **how: object) -> Response:
+        answer = await ask(method, *args, **how)  # type: ignore[arg-type]  # as it was called
+        if method == "PATCH":
+            raise Interrupted("reset")
+        return answer
+
+    bench.server.request = request  # type: ignore[method-assign,assignment]  # one that fails
+    writer = KubePodStatusWriter(bench.gate, bench.wiring)
+    for work in (writer.run(), keep_asking(bench.server, bench.wiring)):
+        bench.start(work)
+    writer.set_unschedulable(effect_of(make_pod("p")))
+    await bench.advance(60.0)
+    assert 4 <= sum(method == "PATCH" for _, method, _ in bench.server.asked) <= 8
 
 
 @with_bench

@@ -11,7 +11,7 @@ import pytest
 
 from engine.clock import ManualClock
 from engine.kube.client import Response
-from engine.kube.errors import NotFound, StatusError, Timeout, Unreachable
+from engine.kube.errors import KubeError, StatusError, Timeout, Unreachable
 from engine.kube.keeper import CHUNK, MOST_BYTES, MOST_CHUNKS, Keeper
 from engine.kube.wiring import Wiring
 from engine.telemetry import Telemetry
@@ -27,14 +27,16 @@ class Server:
         self.there = {}
         self.writes = 0
         self.ends_after = None
-        self.away = False
+        self.instead = None
 
     async def request(self, method, path, *, body=None, content_type="", **_):
+        if self.instead is not None:
+            return self.instead
         name = path.removeprefix(COLLECTION).removeprefix("/")
         if method == "GET":
             found = self.there.get(name)
             if found is None:
-                return Response(404, {}, b"no such page" if self.away else NOT_THERE)
+                return Response(404, {}, NOT_THERE)
             return Response(200, {}, json.dumps(found).encode())
         if self.ends_after is not None and self.writes >= self.ends_after:
             raise asyncio.CancelledError
@@ -66,12 +68,17 @@ async def loaded(server):
     return await keeper(server).load()
 
 
-async def test_whoever_answers_in_the_place_of_the_server_does_not_say_that_nothing_was_kept():
+@pytest.mark.parametrize("answer", [(404, b"no such page"), (200, b"<html>")])
+async def test_whoever_answers_in_the_place_of_the_server_keeps_nothing_and_does_not_say_so(answer):
+    status, page = answer
     server = Server()
-    server.away = True
-    with pytest.raises(NotFound) as refused:
+    server.instead = Response(status, {}, page)
+    with pytest.raises(KubeError) as refused:
         await loaded(server)
-    assert refused.value.may_pass
+    assert not isinstance(refused.value, StatusError) or refused.value.may_pass, "asked again"
+    one = keeper(server)
+    one.keep(lambda: b"rules")
+    assert not await one.flush()
 
 
 LARGE = bytes(range(256)) * (2 * CHUNK // 256) + b"end"

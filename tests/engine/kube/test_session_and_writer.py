@@ -53,6 +53,10 @@ def reply(code: int, body: bytes = b"{}", headers: Mapping[str, str] | None = No
     return answer
 
 
+LOGIN = reply(200, b"<html>")
+"""What a proxy says in the server's place to whoever has not logged in."""
+
+
 def refusal(code: int, message: str, headers: Mapping[str, str] | None = None) -> Answer:
     return reply(code, status(code, message, "Conflict"), headers)
 
@@ -304,7 +308,7 @@ OUTCOMES: Mapping[str, tuple[list[Answer], BindOutcome, str, str]] = {
     "hung up and not bound": ([hang_up, pod_json()], B.PUT_OFF, "POST GET", "not bound"),
     "silent and bound": ([be_silent, pod_json(node="n1")], B.BOUND, "POST GET", ""),
     "login page of a proxy": (
-        [reply(200, b"<html>"), pod_json()],
+        [LOGIN, pod_json()],
         B.PUT_OFF,
         "POST GET",
         "not bound",
@@ -442,6 +446,8 @@ class TestEffectWriter:
             ([refusal(409, "the object has been modified")], "PATCH", False),
             ([refusal(403, "may not")], "PATCH", False),
             ([reply(200), refusal(500, "broken")], "PATCH DELETE", False),
+            ([LOGIN], "PATCH", False),
+            ([reply(200), LOGIN], "PATCH DELETE", False),
         ],
     )
     async def test_who_is_gone_is_evicted_and_who_is_not_is_said(
@@ -478,6 +484,8 @@ class TestEffectWriter:
         )
         assert script.asked[0][1] == "/api/v1/persistentvolumes/pv"
         assert "has changed" in why
+        why, _, _ = await self.written(effect, LOGIN)
+        assert why == "200, but no object in JSON: <html>"
 
 
 class TestPodStatusWriter:
@@ -588,6 +596,7 @@ class TestPodStatusWriter:
             refusal(429, "slow"),
             refusal(500, "x"),
             reply(404, b"404 page not found"),
+            LOGIN,
             hang_up,
         ],
     )
@@ -633,6 +642,26 @@ class TestPodStatusWriter:
             await asyncio.gather(task, return_exceptions=True)
         said = [json.loads(body)["status"]["conditions"] for _, _, body, _ in script.asked]
         assert [one["message"] for [one] in said] == ["a", "b", "a"]
+
+    @pytest.mark.parametrize("answer", [refusal(500, "x"), hang_up])
+    async def test_what_is_said_anew_while_a_write_fails_is_written_with_its_promise(
+        self, answer: Answer
+    ):
+        async def fails(request: web.Request) -> web.StreamResponse:
+            writer.set_unschedulable(SetUnschedulable(pod_info(), "Unschedulable", "b"))
+            return await answer(request)
+
+        async with serving(fails, reply(200)) as script, session_to(script) as session:
+            wires = wiring()
+            writer = KubePodStatusWriter(Gate(session, wires), wires)
+            task = asyncio.create_task(writer.run())
+            writer.set_unschedulable(SetUnschedulable(pod_info(), "Unschedulable", "a", "n1"))
+            assert await writer.flush(5.0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        _, (_, _, body, _) = script.asked
+        said = json.loads(body)["status"]
+        assert (said["conditions"][0]["message"], said["nominatedNodeName"]) == ("b", "n1")
 
     @pytest.mark.parametrize("answer", [refusal(404, "gone"), refusal(500, "x"), hang_up])
     async def test_failures_are_not_raised(self, answer: Answer):

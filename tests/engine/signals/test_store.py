@@ -100,6 +100,24 @@ def test_samples_find_their_node_by_any_of_its_names(bench: Bench) -> None:
     assert (status.series, status.matched, status.unmatched, status.error) == (5, 4, 1, "")
 
 
+@pytest.mark.parametrize("gone", ["old", "new"])
+def test_an_address_is_of_the_node_that_came_last_and_of_the_one_that_stays(
+    bench: Bench, gone: str
+) -> None:
+    """A cloud gives the address of a node to the next one before the first is deleted."""
+    old, new = node("old", "10.0.0.1", hostname="10.0.0.1"), node("new", "10.0.0.1")
+    bench.store.set_specs([SPEC])
+    for one in (old, new):
+        bench.put(one)
+        bench.store.nodes_changed(None, one)
+    bench.samples(SPEC, **{"10.0.0.1:9100": 1})
+    assert bench.read() == {"new": 1}
+    bench.store.nodes_changed(old if gone == "old" else new, None)
+    bench.cache.remove_node(gone)
+    bench.samples(SPEC, **{"10.0.0.1:9100": 2})
+    assert bench.read() == {"new" if gone == "old" else "old": 2}
+
+
 def test_the_first_label_that_names_a_node_counts(bench: Bench) -> None:
     bench.put(node("a"), node("b"))
     bench.store.set_specs([SPEC])
@@ -225,6 +243,17 @@ def test_a_reload_keeps_what_is_still_asked_for(bench: Bench) -> None:
     assert bench.read("o") == bench.read("m") == {}
     # The old bundle comes back: its data is still there.
     bench.store.set_specs([SignalSpec("o", "other")])
+    bench.store.set_specs([SPEC])
+    assert bench.read() == {"a": 1}
+
+
+def test_what_may_come_back_is_asked_for_and_not_in_use(bench: Bench) -> None:
+    bench.put(node("a"))
+    bench.store.set_specs([SignalSpec("o", "other")], also=[SPEC])
+    assert SPEC.question in bench.store.questions()
+    bench.samples(SPEC, a=1)
+    assert bench.read() == {}
+    assert [one.id for one in bench.store.status()] == ["o"]
     bench.store.set_specs([SPEC])
     assert bench.read() == {"a": 1}
 
