@@ -233,7 +233,7 @@ def read(path: Path, most: int = MOST_OF_TEXTS) -> bytes:
 def _inventory(path: Path) -> Inventory:
     try:
         return read_inventory(json.loads(read(path, MOST_OF_OBJECTS)))
-    except ValueError as wrong:
+    except (ValueError, RecursionError) as wrong:
         raise click.ClickException(f"{path}: not an inventory: {wrong}") from wrong
 
 

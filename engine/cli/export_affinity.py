@@ -41,7 +41,7 @@ def command(files: tuple[Path, ...]) -> None:
 
     Exit 1 if a policy has errors, or a filter cannot be said.
     """
-    texts = {str(path): read(path).decode("utf-8", "replace") for path in expanded(files)}
+    texts = {str(path): read(path) for path in expanded(files)}
     result = new_compiler().compile(texts, bundled=policies.texts())
     errors = [one for one in result.diagnostics if one.is_error]
     if errors:
