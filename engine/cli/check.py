@@ -269,7 +269,7 @@ def _diagnostics(job: _Job) -> Iterator[Diagnostic]:
             params={name: one.params for name, one in overrides.items()},
             metrics={} if settings is None else settings.metrics,
             size=Size(nodes or least.nodes, pods or least.pods),
-            bundled={**bundled, **_beside(group, job.texts)},
+            bundled={**bundled, **beside(group, job.texts)},
             stock=stock,
             tenant=job.tenant,
         )
@@ -278,7 +278,7 @@ def _diagnostics(job: _Job) -> Iterator[Diagnostic]:
     yield from _beyond_files(job)
 
 
-def _beside(group: Mapping[str, bytes], texts: Mapping[str, bytes]) -> dict[str, str]:
+def beside(group: Mapping[str, bytes], texts: Mapping[str, bytes]) -> dict[str, str]:
     """Those beside files that use others, by file name, then by header."""
     folders = {Path(name).parent for name, text in group.items() if _USES.search(text)}
     with reported(OSError):

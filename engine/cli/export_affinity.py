@@ -15,7 +15,7 @@ import policies
 from dsl import ir
 from dsl.diagnostics import render
 from dsl.plan import Plan
-from engine.cli.check import expanded, read
+from engine.cli.check import beside, expanded, read
 from engine.policy.affinity import (
     EVERYWHERE,
     NAME_FIELD,
@@ -42,7 +42,8 @@ def command(files: tuple[Path, ...]) -> None:
     Exit 1 if a policy has errors, or a filter cannot be said.
     """
     texts = {str(path): read(path) for path in expanded(files)}
-    result = new_compiler().compile(texts, bundled=policies.texts())
+    bundled = policies.texts() | beside(texts, texts)
+    result = new_compiler().compile(texts, bundled=bundled)
     errors = [one for one in result.diagnostics if one.is_error]
     if errors:
         click.echo(render(errors, color=takes_color(sys.stderr)), nl=False, err=True)

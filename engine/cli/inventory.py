@@ -21,7 +21,7 @@ from dsl.analysis import question_of
 from dsl.plan import OF_NODES, MetricSpec
 from dsl.schema import CATALOGUE
 from engine.cli import options
-from engine.cli.check import expanded, read
+from engine.cli.check import beside, expanded, read
 from engine.cli.refusals import of_file, reported
 from engine.clock import SystemClock
 from engine.configuration.berth import PrometheusSection
@@ -77,7 +77,7 @@ def metrics_of(paths: Sequence[Path]) -> list[MetricSpec]:
     lines = "".join(f"score: {name} normalize minmax\n" for name in CATALOGUE)
     found = [
         *compiler.compile({"catalogue.policy": lines}).understood,
-        *compiler.compile(texts, bundled=policies.texts()).understood,
+        *compiler.compile(texts, bundled=policies.texts() | beside(texts, texts)).understood,
     ]
     return [spec for plan in found for spec in plan.metrics if spec.source == "promql"]
 

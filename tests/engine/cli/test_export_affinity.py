@@ -69,6 +69,13 @@ def test_policies_that_use_others_and_names_of_their_own_are_not_mixed_up(run, t
     assert f"pods with: web, as in: {tmp_path / 'b.policy'}\n" in done.stdout
 
 
+def test_what_a_file_uses_may_stand_beside_it(run, tmp_path):
+    (tmp_path / "b.policy").write_text("filter: node.label b\n")
+    done = run("use b\n")
+    assert done.exit_code == 0, done.output
+    assert terms(done.stdout) == [{"matchExpressions": [{"key": "b", "operator": "Exists"}]}]
+
+
 def test_a_file_that_is_not_utf_8_is_said_to_be_none(tmp_path):
     (tmp_path / "a.policy").write_bytes(b"filter: node.label a\xe9")
     done = CliRunner().invoke(main, ["export-affinity", str(tmp_path)])
