@@ -6,11 +6,15 @@ import os
 import signal
 import sys
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from engine import __version__
 from engine.text.display import nearest
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _GROUPS: Final = {
     "Write policies": {
@@ -61,6 +65,8 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """See `click.Group.get_command`."""
         if cmd_name not in _COMMANDS:
+            if ctx.resilient_parsing:  # a shell that completes words is told nothing
+                return None
             ctx.fail(f"No such command {cmd_name!r}{nearest(cmd_name, _COMMANDS)}")
         if os.getpid() == 1:
             # From the first process of a container the kernel keeps a SIGTERM that has no handler;
@@ -69,6 +75,14 @@ class _Lazy(click.Group):
         command = import_module(f"engine.cli.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """See `click.Group.shell_complete`; this one, too, imports no command."""
+        from click.shell_completion import CompletionItem
+
+        found = [item for item in sorted(_COMMANDS.items()) if item[0].startswith(incomplete)]
+        items = [CompletionItem(name, help=text) for name, text in found]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
         """See `click.Group.invoke`; a place that may not even be looked at is no traceback."""
@@ -87,5 +101,6 @@ class _Lazy(click.Group):
 
 
 @click.group(cls=_Lazy, help=_EXAMPLE, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="berth")
 def main() -> None:
     """See `_EXAMPLE`."""

@@ -29,9 +29,11 @@ from engine.cli import options
 from engine.cli.refusals import of_file, reported
 from engine.policy.findings import at_load, new_compiler, without_policy
 from engine.policy.folder import ENDING, TESTS, PolicyText, in_folder, name_of
+from engine.text.display import takes_color
 from engine.text.files import MOST_OF_OBJECTS, MOST_OF_TEXTS, bytes_in
 
 if TYPE_CHECKING:
+    from engine.cli.check_journal import Changes
     from engine.policy.bundle import CompileSettings
 
 _STDIN: Final = Path("-")
@@ -119,10 +121,11 @@ def command(  # noqa: PLR0913 - click's signature
 
         diagnostics += [note for plan in job.plans for note in unseen(plan)]
     moved = _moved(job, journal, diagnostics)
-    _print(diagnostics, style)
+    _print(diagnostics, moved, style)
     found = Counter(one.severity.value for one in diagnostics)
     if style == "text":
-        click.echo("\n".join([*moved, _summary(len(job.texts), found)]), err=True)
+        lines = () if moved is None else moved.told(job.plans)
+        click.echo("\n".join([*lines, _summary(len(job.texts), found)]), err=True)
     if found["error"] or (deny_warnings and found["warning"]):
         sys.exit(1)
 
@@ -196,18 +199,29 @@ def _named(path: Path) -> Iterator[tuple[str, bytes]]:
     from engine.text.documents import objects_in
 
     try:
-        maps = [one.get("data") for one in objects_in(text)]
+        objects = objects_in(text)
     except ValueError as wrong:
         raise click.ClickException(f"{path} {wrong}") from wrong
-    items = [item for data in maps if isinstance(data, dict) for item in data.items()]
-    found = [(key, data) for key, data in items if str(key).endswith(ENDING)]
+    found = [
+        (_whose(one), str(key), str(data).encode("utf-8", "surrogatepass"))
+        for one in objects
+        if isinstance(there := one.get("data"), dict)
+        for key, data in there.items()
+        if str(key).endswith(ENDING)
+    ]
     if not found:
         raise click.ClickException(f"{path}: has no ConfigMap with a key that ends in {ENDING}")
-    for key, data in found:
-        yield (
-            f"{'stdin.yaml' if path == _STDIN else path}/{key}",
-            str(data).encode("utf-8", "surrogatepass"),
-        )
+    at = "stdin.yaml" if path == _STDIN else path
+    are_apart = len({key for _, key, _ in found}) == len(found)
+    for whose, key, data in found:
+        yield f"{at}/{'' if are_apart else whose}{key}", data
+
+
+def _whose(item: Mapping[str, object]) -> str:
+    """What tells apart files of one name in several ConfigMaps, as those of namespaces."""
+    meta = item.get("metadata")
+    meta = meta if isinstance(meta, dict) else {}
+    return "".join(f"{meta[one]}/" for one in ("namespace", "name") if meta.get(one))
 
 
 def read(path: Path, most: int = MOST_OF_TEXTS) -> bytes:
@@ -219,22 +233,22 @@ def read(path: Path, most: int = MOST_OF_TEXTS) -> bytes:
 def _inventory(path: Path) -> Inventory:
     try:
         return read_inventory(json.loads(read(path, MOST_OF_OBJECTS)))
-    except ValueError as wrong:
+    except (ValueError, RecursionError) as wrong:
         raise click.ClickException(f"{path}: not an inventory: {wrong}") from wrong
 
 
 # ---- what is wrong with it
 
 
-def _moved(job: _Job, journal: Path | None, found: list[Diagnostic]) -> list[str]:
-    """Adds what is said of rules by the decisions of a journal; lines about the pods."""
+def _moved(job: _Job, journal: Path | None, found: list[Diagnostic]) -> Changes | None:
+    """What comes of the decisions of a journal; adds what is said of rules by them."""
     if journal is None or any(one.is_error for one in found):
-        return []
+        return None
     from engine.cli import check_journal
 
     changes = check_journal.asked(journal, job.texts)
-    found.extend(check_journal.rules_to_blame(changes, journal, job.plans))
-    return list(check_journal.told(changes, journal, job.plans))
+    found.extend(check_journal.rules_to_blame(changes, job.plans))
+    return changes
 
 
 def _diagnostics(job: _Job) -> Iterator[Diagnostic]:
@@ -255,7 +269,7 @@ def _diagnostics(job: _Job) -> Iterator[Diagnostic]:
             params={name: one.params for name, one in overrides.items()},
             metrics={} if settings is None else settings.metrics,
             size=Size(nodes or least.nodes, pods or least.pods),
-            bundled={**bundled, **_beside(group, job.texts)},
+            bundled={**bundled, **beside(group, job.texts)},
             stock=stock,
             tenant=job.tenant,
         )
@@ -264,7 +278,7 @@ def _diagnostics(job: _Job) -> Iterator[Diagnostic]:
     yield from _beyond_files(job)
 
 
-def _beside(group: Mapping[str, bytes], texts: Mapping[str, bytes]) -> dict[str, str]:
+def beside(group: Mapping[str, bytes], texts: Mapping[str, bytes]) -> dict[str, str]:
     """Those beside files that use others, by file name, then by header."""
     folders = {Path(name).parent for name, text in group.items() if _USES.search(text)}
     with reported(OSError):
@@ -314,15 +328,16 @@ def _with_settings(one: Diagnostic, job: _Job) -> Diagnostic:
 # ---- how it is shown
 
 
-def _print(diagnostics: list[Diagnostic], style: str) -> None:
+def _print(diagnostics: list[Diagnostic], moved: Changes | None, style: str) -> None:
     if style == "json":
-        click.echo(to_json(diagnostics))
+        told = json.loads(to_json(diagnostics)) | ({} if moved is None else moved.as_object())
+        click.echo(json.dumps(told, ensure_ascii=False))
     elif style == "sarif":
         click.echo(to_sarif(diagnostics))
     elif diagnostics and style == "github":
         click.echo(to_github(diagnostics))
     elif diagnostics:
-        click.echo(render(diagnostics, color=sys.stdout.isatty()), nl=False)
+        click.echo(render(diagnostics, color=takes_color(sys.stdout)), nl=False)
 
 
 def _summary(files: int, found: Counter[str]) -> str:

@@ -58,11 +58,42 @@ class Outcome:
 class Changes:
     """The newest decisions of a journal, by both."""
 
+    journal: Path
     each: deque[Outcome] = field(default_factory=lambda: deque(maxlen=_NEWEST))
     metrics: set[str] = field(default_factory=set)
     """The ids of those that the journal knows."""
     kept: Needs = field(default_factory=Needs)
     """What its last policies had kept beside nodes and pods."""
+
+    @property
+    def moved(self) -> list[Outcome]:
+        """Those of pods that go elsewhere, by kind."""
+        return [one for kind in _KINDS for one in self.each if one.kind == kind]
+
+    def as_object(self) -> dict[str, object]:
+        """What programs read: how many decisions there are, and each pod that goes elsewhere."""
+        pods = [{"pod": one.pod, "was": one.was, "now": one.now} for one in self.moved]
+        return {"decisions": len(self.each), "moved": pods}
+
+    def told(self, plans: Sequence[Plan]) -> Iterator[str]:
+        """The pods that would go elsewhere, how many there are of each kind, what is not known."""
+        moved = self.moved
+        for one in moved:
+            yield plain(f"{one.pod}: was {one.was or 'nowhere'}, now {one.now or 'nowhere'}")
+        counts = Counter(one.kind for one in moved)
+        counted = ", ".join(f"{counts[kind]} {kind}" for kind in _KINDS)
+        yield plain(f"of the newest {len(self.each)} decisions of {self.journal}: {counted}")
+        read = {one for plan in plans for one in plan.metrics if one.source != "annotation"}
+        unknown = sorted({one.name for one in read if one.id not in self.metrics})
+        if unknown:
+            yield f"the journal has no values of {', '.join(unknown)}, which count as missing here"
+        needs, kept = needs_of(plans), self.kept
+        parts = (f"{part} of pods on nodes" for part in sorted(needs.of_pods - kept.of_pods))
+        left_out = [*sorted(needs.attended - kept.attended), *parts]
+        left_out += ["workloads"] if needs.workloads and not kept.workloads else []
+        if left_out:
+            words = "no policy read these when the journal was made, so they are missing here"
+            yield f"{words}: {', '.join(left_out)}"
 
 
 def asked(journal: Path, texts: Mapping[str, bytes]) -> Changes:
@@ -71,7 +102,7 @@ def asked(journal: Path, texts: Mapping[str, bytes]) -> Changes:
     Raises:
         click.ClickException: the file is no journal, or the policies cannot be used with it.
     """
-    changes, recorded, changed = Changes(), frameworks_of(), frameworks_of(texts)
+    changes, recorded, changed = Changes(journal), frameworks_of(), frameworks_of(texts)
     frameworks: list[Frameworks] = []
 
     def rules(files: Mapping[str, str], settings: Mapping[str, str]) -> Frameworks:
@@ -90,28 +121,7 @@ def asked(journal: Path, texts: Mapping[str, bytes]) -> Changes:
     return changes
 
 
-def told(changes: Changes, journal: Path, plans: Sequence[Plan]) -> Iterator[str]:
-    """The pods that would go elsewhere, how many there are of each kind, what is not known."""
-    moved = [one for kind in _KINDS for one in changes.each if one.kind == kind]
-    for one in moved:
-        yield plain(f"{one.pod}: was {one.was or 'nowhere'}, now {one.now or 'nowhere'}")
-    counts = Counter(one.kind for one in moved)
-    counted = ", ".join(f"{counts[kind]} {kind}" for kind in _KINDS)
-    yield plain(f"of the newest {len(changes.each)} decisions of {journal}: {counted}")
-    read = {one for plan in plans for one in plan.metrics if one.source != "annotation"}
-    unknown = sorted({one.name for one in read if one.id not in changes.metrics})
-    if unknown:
-        yield f"the journal has no values of {', '.join(unknown)}, which count as missing here"
-    needs, kept = needs_of(plans), changes.kept
-    parts = (f"{part} of pods on nodes" for part in sorted(needs.of_pods - kept.of_pods))
-    left_out = [*sorted(needs.attended - kept.attended), *parts]
-    left_out += ["workloads"] if needs.workloads and not kept.workloads else []
-    if left_out:
-        names = ", ".join(left_out)
-        yield f"no policy read these when the journal was made, so they are missing here: {names}"
-
-
-def rules_to_blame(changes: Changes, journal: Path, plans: Sequence[Plan]) -> Iterator[Diagnostic]:
+def rules_to_blame(changes: Changes, plans: Sequence[Plan]) -> Iterator[Diagnostic]:
     """P404 for each rule that has a part in leaving pods without a node that had one."""
     sources = {plan.source.name: plan.source for plan in plans}
     blamed: dict[tuple[str, int], list[Outcome]] = {}
@@ -126,8 +136,8 @@ def rules_to_blame(changes: Changes, journal: Path, plans: Sequence[Plan]) -> It
         first = pods[0]
         yield Diagnostic(
             "P404",
-            f"{len(pods)} of the newest {len(changes.each)} pods of {journal} that found a node"
-            " would find none under this rule",
+            f"{len(pods)} of the newest {len(changes.each)} pods of {changes.journal} that found a"
+            " node would find none under this rule",
             source,
             Span(start, start + len(source.line(line))),
             severity=Severity.WARNING,

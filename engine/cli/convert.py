@@ -5,6 +5,7 @@ What is not the same afterwards is said on stderr, and in the policies that it i
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +30,7 @@ from engine.text.files import configuration_in
 
 _VERSIONS: Final = [SCHEDULER_API, *(f"{SCHEDULER_API}beta{number}" for number in (3, 2, 1))]
 _KIND: Final = "KubeSchedulerConfiguration"
+_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _SORT: Final = "queueSort"
 _SORTERS: Final = ("Coscheduling", "QOSSort")
 """Plugins that sort wherever they are enabled."""
@@ -44,14 +46,17 @@ class _Found:
     lost: list[str] = field(default_factory=list)
     prometheus: str = ""
 
-    def number(self, profile: str) -> str:
-        """What tells apart what is of a profile: its number; empty if it is of all."""
+    def suffix(self, profile: str) -> str:
+        """What tells apart what is of a profile: its name, or number; empty if it is of all."""
+        if not profile:
+            return ""
         names = [one["schedulerName"] for one in self.scheduler["profiles"]]
-        return f"-{names.index(profile) + 1}" if profile else ""
+        can_be_names = all(_LABEL.fullmatch(one) for one in names)
+        return f"-{profile if can_be_names else names.index(profile) + 1}"
 
     def names(self) -> dict[str, str]:
         """What the ConfigMaps and folders are called, by scheduler names."""
-        return {one: f"policies{self.number(one)}" for one in sorted(self.policies)}
+        return {one: f"policies{self.suffix(one)}" for one in sorted(self.policies)}
 
 
 @click.command("convert", help="Convert a KubeSchedulerConfiguration for Berth.")
@@ -158,7 +163,7 @@ def _plugin(plugin: str, args: dict[str, Any], weight: int, profile: str, found:
     # Not the name of the policy that is used: a file is a policy, too.
     file = f"plugin-{plugin.lower()}"
     others = (texts for of, texts in found.policies.items() if of != profile)
-    suffix = found.number(profile) if any(f"{file}.policy" in texts for texts in others) else ""
+    suffix = found.suffix(profile) if any(f"{file}.policy" in texts for texts in others) else ""
     if text := made.text(weight, suffix):
         lost = "".join(f"# {one}\n" for one in made.lost)
         text = f"# For the plugin {plugin}.\n{lost}{text}"

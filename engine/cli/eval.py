@@ -27,7 +27,7 @@ from engine.pods.podinfo import make_pod_info
 from engine.policy.subject import PodSubject
 from engine.policy.world import DEFAULT_GPUS, Worlds
 from engine.simulate.samples import Samples
-from engine.text.display import LINE, plain
+from engine.text.display import LINE, plain, takes_color
 
 #: A metric and the node it is of, or None for all -> its sample as written.
 Given = Mapping[tuple[str, str | None], str]
@@ -162,7 +162,7 @@ def command(
     moment = read_time(now)
     understood, found = understand(Parser(), expression)
     if found:
-        click.echo(render(found, color=sys.stdout.isatty()), err=understood is not None)
+        click.echo(render(found, color=takes_color(sys.stdout)), err=understood is not None)
     if understood is None:
         sys.exit(1)
     _known_metrics({name for name, _ in given}, understood)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import click
 import yaml
 
+import policies
+from dsl import ir
 from dsl.diagnostics import render
-from engine.cli.check import expanded, read
+from dsl.plan import Plan
+from engine.cli.check import beside, expanded, read
 from engine.policy.affinity import (
     EVERYWHERE,
     NAME_FIELD,
@@ -24,6 +28,7 @@ from engine.policy.affinity import (
     text_of,
 )
 from engine.policy.findings import new_compiler, rules_of
+from engine.text.display import takes_color
 from engine.text.documents import Dumper
 
 _TOO_MANY: Final = "# Not exported: written out, this is more terms than a pod should have."
@@ -36,14 +41,15 @@ def command(files: tuple[Path, ...]) -> None:
 
     Exit 1 if a policy has errors, or a filter cannot be said.
     """
-    texts = {str(path): read(path).decode("utf-8", "replace") for path in expanded(files)}
-    result = new_compiler().compile(texts)
+    texts = {str(path): read(path) for path in expanded(files)}
+    bundled = policies.texts() | beside(texts, texts)
+    result = new_compiler().compile(texts, bundled=bundled)
     errors = [one for one in result.diagnostics if one.is_error]
     if errors:
-        click.echo(render(errors, color=sys.stderr.isatty()), nl=False, err=True)
+        click.echo(render(errors, color=takes_color(sys.stderr)), nl=False, err=True)
         sys.exit(1)
     plans = [plan for plan in result.plans if plan.mode == "enforce"]
-    each = [said(rule) for plan in plans for rule in plan.filters]
+    each = [_by(plan, said(rule)) for plan in plans for rule in plan.filters]
     text = as_yaml([one for one in each if isinstance(one, Said)])
     click.echo(text, nl=False)
     unsaid = [one for one in each if not isinstance(one, Said)]
@@ -52,6 +58,19 @@ def command(files: tuple[Path, ...]) -> None:
         click.echo(_told(one), err=True)
     if unsaid or _TOO_MANY in text:
         sys.exit(1)
+
+
+def _by(plan: Plan, one: Said | Unsaid) -> Said | Unsaid:
+    """A condition with names of its policy's own (`let`, `param`) says of which policy it is."""
+    if isinstance(one, Unsaid) or one.guard is None:
+        return one
+    if "$" not in one.guard and not ir.has(ir.Named, one.rule.core.guard):
+        return one
+    source, span = plan.place
+    of = source.name
+    if plan.used is not None:
+        of = " ".join(source.text[span.start : span.end].split())
+    return replace(one, guard=f"{one.guard}, as in: {of}")
 
 
 def _told(one: Unsaid) -> str:

@@ -18,6 +18,7 @@ from dsl.formatter import format_source
 from dsl.parser import Parser
 from engine.cli.refusals import Unusable, of_file
 from engine.policy.folder import ENDING, TESTS
+from engine.text.display import takes_color
 from engine.text.files import bytes_in
 
 _STDIN: Final = "-"
@@ -38,7 +39,7 @@ def command(paths: tuple[str, ...], *, check: bool, diff: bool) -> None:
         new, found = _formatted(parser, path, old)
         counts["with errors" if found else "in style" if new == old else changed] += 1
         if found:
-            click.echo(render(found, color=sys.stderr.isatty()), err=True)
+            click.echo(render(found, color=takes_color(sys.stderr)), err=True)
         elif diff and new != old:
             click.echo(_difference(path, old, new), nl=False)
         elif check and new != old:

@@ -20,7 +20,7 @@ import yaml
 from engine.cli import options
 from engine.cli.refusals import reported
 from engine.clock import SystemClock
-from engine.kube.client import APPLY_PATCH, KubeClient
+from engine.kube.client import APPLY_PATCH, KubeClient, Response
 from engine.kube.errors import KubeError, NotFound, StatusError
 from engine.kube.session import Session
 
@@ -113,7 +113,7 @@ async def _apply(text: str, kubeconfig: str | None) -> None:
             await _check_whose(session, item)
         for item in items:
             name = f"{item['kind'].lower()}/{item['metadata']['name']}"
-            if _is_policies(item) and (await session.request("GET", _path(item))).ok:
+            if _is_policies(item) and await _there(session, item) is not None:
                 click.echo(f"{name} is left as it is")
                 continue
             answer = await session.request(
@@ -144,9 +144,9 @@ async def _check_whose(session: KubeClient, item: dict[str, Any]) -> None:
     """
     if item["kind"] != "ClusterRoleBinding":
         return
-    answer = await session.request("GET", _path(item))
+    answer = await _there(session, item)
     [here] = [one["namespace"] for one in item["subjects"]]
-    there = answer.decoded(_binding.decode, _path(item)).subjects if answer.ok else None
+    there = None if answer is None else answer.decoded(_binding.decode, _path(item)).subjects
     others = [one.namespace for one in there or () if one.namespace not in ("", here)]
     if others:
         raise click.ClickException(
@@ -155,6 +155,18 @@ async def _check_whose(session: KubeClient, item: dict[str, Any]) -> None:
             f" it first (berth install --namespace {others[0]} --dry-run | kubectl delete -f -), or"
             " install a second with Helm, under a release name and scheduler names of its own"
         )
+
+
+async def _there(session: KubeClient, item: dict[str, Any]) -> Response | None:
+    """What the cluster has of it; None: nothing.
+
+    Raises:
+        StatusError: that is not known.
+    """
+    try:
+        return (await session.request("GET", _path(item))).checked()
+    except NotFound:
+        return None
 
 
 def _is_policies(item: dict[str, Any]) -> bool:

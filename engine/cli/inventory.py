@@ -21,7 +21,7 @@ from dsl.analysis import question_of
 from dsl.plan import OF_NODES, MetricSpec
 from dsl.schema import CATALOGUE
 from engine.cli import options
-from engine.cli.check import expanded, read
+from engine.cli.check import beside, expanded, read
 from engine.cli.refusals import of_file, reported
 from engine.clock import SystemClock
 from engine.configuration.berth import PrometheusSection
@@ -75,14 +75,9 @@ def metrics_of(paths: Sequence[Path]) -> list[MetricSpec]:
     compiler = new_compiler()
     texts = {str(path): read(path) for path in expanded(paths)}
     lines = "".join(f"score: {name} normalize minmax\n" for name in CATALOGUE)
-    bundled = policies.texts()
     found = [
         *compiler.compile({"catalogue.policy": lines}).understood,
-        *(
-            plan
-            for name, text in texts.items()
-            for plan in compiler.compile({name: text}, bundled=bundled).understood
-        ),
+        *compiler.compile(texts, bundled=policies.texts() | beside(texts, texts)).understood,
     ]
     return [spec for plan in found for spec in plan.metrics if spec.source == "promql"]
 

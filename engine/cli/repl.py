@@ -18,6 +18,7 @@ from dsl.parser import Parser
 from engine.cli.eval import properties, read_metrics, value_lines, values_of
 from engine.cli.manifests import Objects
 from engine.clock import SystemClock
+from engine.text.display import takes_color
 
 _PROMPT: Final = "berth> "
 _HELP: Final = """\
@@ -94,7 +95,7 @@ class Session:
 @click.command("repl", help="Evaluate expressions interactively.")
 def command() -> None:
     """Reads lines until the end of the input."""
-    session = Session(Parser(), color=sys.stdout.isatty())
+    session = Session(Parser(), color=takes_color(sys.stdout))
     asking = sys.stdin.isatty()
     if asking:
         with suppress(ImportError):

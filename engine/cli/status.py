@@ -76,6 +76,8 @@ def command(state: str, kubeconfig: str | None, *, as_json: bool) -> None:
     text, found, leader, leads = asyncio.run(_ask(state, kubeconfig))
     if as_json:
         click.echo(text)
+        if not leads:
+            click.echo(plain(leader), err=True)
     else:
         _show(found, leader)
     if not leads or found.troubles or any(source.state != "InForce" for source in found.sources):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import shlex
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -16,7 +18,7 @@ from engine.app import App, RunOptions
 from engine.cli import options
 from engine.cli.logs import log_to_stderr
 from engine.cli.loop import run_until_told
-from engine.cli.refusals import of_file
+from engine.cli.refusals import Refusal, of_file
 from engine.cli.run import open_private
 from engine.clock import SystemClock
 from engine.configuration.settings import Settings
@@ -47,11 +49,17 @@ async def _up(
     nodes: int, port: int, kubeconfig: Path, stop: asyncio.Event, *, scheduler: bool
 ) -> None:
     clock = SystemClock()
-    async with EmbeddedCluster(nodes=nodes, clock=clock, port=port) as cluster:
+    cluster = EmbeddedCluster(nodes=nodes, clock=clock, port=port)
+    try:
+        await cluster.start()
+    except OSError as taken:
+        why = os.strerror(taken.errno or 0).lower()
+        raise Refusal(f"cannot listen on port {port}: {why}; give another") from taken
+    try:
         with of_file(kubeconfig, "written"), open_private(kubeconfig) as file:
             file.write(yaml.safe_dump(cluster.kubeconfig()).encode())
         cluster.create("namespaces", {"metadata": {"name": _NAMESPACE}})
-        click.echo(f"export KUBECONFIG={kubeconfig}")
+        click.echo(f"export KUBECONFIG={shlex.quote(str(kubeconfig))}")
         click.echo("# kubectl get nodes -L test", err=True)
         click.echo(f"# metrics of the nodes: --prometheus-url {cluster.prometheus_url}", err=True)
         if not scheduler:
@@ -69,6 +77,8 @@ async def _up(
         click.echo(f"# schedulerName: berth; its policies are in ConfigMap {source}", err=True)
         state = f"{_NAMESPACE}/berth"  # where `berth status` looks
         await App(options_of(cluster, source, state), clock=clock).run(stop)
+    finally:
+        await cluster.stop()
 
 
 def options_of(cluster: EmbeddedCluster, config_map: str, state: str | None = None) -> RunOptions:

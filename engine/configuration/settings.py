@@ -89,7 +89,7 @@ def load(path: str | None) -> Settings:
     except (OSError, UnicodeDecodeError) as failed:
         why = getattr(failed, "strerror", "it is not UTF-8")
         raise ConfigError(f"{path}: cannot be read: {why}") from failed
-    except yaml.YAMLError as failed:
+    except (yaml.YAMLError, RecursionError) as failed:
         mark = getattr(failed, "problem_mark", None)
         line = "" if mark is None else f":{mark.line + 1}"
         what = getattr(failed, "problem", None) or " ".join(str(failed).split())

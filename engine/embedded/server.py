@@ -99,15 +99,13 @@ class ApiServer:
         self._watches: set[asyncio.Event] = set()
         self._closing = False
         self._runner: web.ServerRunner | None = None
-        self._site: web.TCPSite | None = None
 
     async def start(self, port: int) -> int:
         """Listen; returns the port (the one given, or a free one for 0)."""
         server = web.Server(self._handle, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await self._runner.setup()
-        self._site = web.TCPSite(self._runner, HOST, port)
-        await self._site.start()
+        await web.TCPSite(self._runner, HOST, port).start()
         self._closing = False
         return int(self._runner.addresses[0][1])
 

@@ -10,13 +10,24 @@ from engine.embedded.errors import Object
 
 Cells = Callable[[Object, float], list[Any]]
 
-_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60))
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "y": 365 * 86_400}
+_AGES = (
+    *((2, "m", "s", ""), (10, "m", "m", "s"), (3, "h", "m", ""), (8, "h", "h", "m")),
+    *((2, "d", "h", ""), (8, "d", "d", "h"), (2, "y", "d", ""), (8, "y", "y", "d")),
+)
+"""Below so many of a unit: the units that are written, the second one unless it is 0.
+
+Source: k8s.io/apimachinery pkg/util/duration, HumanDuration.
+"""
 
 
 def human_age(seconds: float) -> str:
-    """A duration nearly as kubectl writes it: `119s`, `2m`, `47h`, `12d`."""
+    """A duration as kubectl writes it: `119s`, `2m5s`, `47h`, `12d`."""
     whole = max(0, int(seconds))
-    return next((f"{whole // of}{unit}" for unit, of in _UNITS if whole >= 2 * of), f"{whole}s")
+    below = ((big, small) for most, unit, big, small in _AGES if whole < most * _SECONDS[unit])
+    big, small = next(below, ("y", ""))
+    rest = whole % _SECONDS[big] // _SECONDS[small] if small else 0
+    return f"{whole // _SECONDS[big]}{big}{f'{rest}{small}' if rest else ''}"
 
 
 def table(plural: str, items: Iterable[Object], now: float, revision: int) -> Object:

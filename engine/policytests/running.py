@@ -213,7 +213,7 @@ def as_json(report: Report, *, coverage: bool) -> str:
         for key, (rule, outcomes) in report.coverage.items()
     ]
     told = {"tests": tests, "coverage": rules} if coverage else tests
-    return json.dumps(told, ensure_ascii=False, indent=2)
+    return json.dumps(told, indent=2)
 
 
 def as_junit(report: Report) -> bytes:

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from typing import Final
+from typing import Final, TextIO
 
 _USER: Final = re.compile(r"(?<=:)//[^/?#]*@")
 LINE: Final = 1024
@@ -64,6 +64,12 @@ def cause(error: BaseException, most: int = LINE) -> str:
 def without_user(url: str) -> str:
     """An address as it may be shown: without who asks, and the password."""
     return _USER.sub("//", url)
+
+
+def takes_color(stream: TextIO) -> bool:
+    """Whether a terminal reads it, whose user has not said that it shows no colours."""
+    said = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return stream.isatty() and not said
 
 
 def _escape(char: str) -> str:

@@ -41,6 +41,8 @@ EVERYTHING = (
     "--set=commonLabels.owner=platform",
     "--set=podLabels.team=platform",
     "--set=podAnnotations.team=platform",
+    "--set=extraEnv[0].name=HTTPS_PROXY",
+    "--set=extraEnv[0].value=http://proxy:3128",
     "--set=extraArgs[0]=-v",
 )
 PLUGIN = "scheduler.profiles[0].schedulerName=berth,scheduler.profiles[0].pluginConfig[0]"
@@ -87,6 +89,9 @@ def test_helm_finds_nothing_to_complain_about():
         ("--set=berth.metrics.load.every=15s", "missing property 'promql'"),
         ("--set=extraReads[0].resources[0]=secrets", "extraReads"),
         ("--set=networkPolicy.apiServerPorts[0]=0", "apiServerPorts"),
+        ("--set-string=fullnameOverride=on", "fullnameOverride"),
+        ("--set-string=fullnameOverride=1e3", "fullnameOverride"),
+        ("--set=extraEnv[0].value=x", "extraEnv"),
     ],
 )
 def test_values_that_cannot_work_are_refused(flag, said):
@@ -138,6 +143,35 @@ def test_a_release_of_another_name_and_place_is_whole():
     assert scheduler.leader_election.resource_name == "second-berth"
     assert scheduler.leader_election.resource_namespace == "batch"
     assert berth.policies.config_map == "batch/policies"
+
+
+def test_two_releases_of_one_name_in_one_cluster_have_names_of_their_own():
+    """As pipelines install, which name a release by its chart."""
+    kinds = {"ClusterRole", "ClusterRoleBinding", "FlowSchema", "ValidatingWebhookConfiguration"}
+
+    def names(*flags: str) -> set[tuple[str, str]]:
+        found = manifests.objects(manifests.template(*EVERYTHING, *flags))
+        return {(one["kind"], one["metadata"]["name"]) for one in found if one["kind"] in kinds}
+
+    usual, own = names(), names("--set=fullnameOverride=batch-scheduler")
+    assert {kind for kind, _ in usual} == kinds
+    assert len(own) == len(usual)
+    assert not own & usual
+
+
+def test_what_is_said_of_pods_is_said_of_those_of_every_deployment():
+    zone = "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight=1"
+    found = manifests.objects(manifests.template(*EVERYTHING, f"--set={zone}"))
+    templates = [one["spec"]["template"] for one in found if one["kind"] == "Deployment"]
+    assert len(templates) == 3
+    for one in templates:
+        [spread] = one["spec"]["topologySpreadConstraints"]
+        own = spread["labelSelector"]["matchLabels"]
+        assert own.items() <= one["metadata"]["labels"].items()
+        assert sum(own.items() <= of["metadata"]["labels"].items() for of in templates) == 1
+        assert "nodeAffinity" in one["spec"]["affinity"]
+        [container] = one["spec"]["containers"]
+        assert container["env"] == [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}]
 
 
 def test_a_chart_packaged_of_a_build_has_labels_and_a_tag(tmp_path):

@@ -42,6 +42,14 @@ def test_json():
     assert {one["outcome"] for one in listed} == {"passed"}
 
 
+def test_json_is_json_whatever_a_test_is_called(tmp_path):
+    name = "\x7f \x85 \u202e \x1b ü"
+    text = f'use node-name\nnode: n\ntest: "{name}"\n  given pod\n  expect feasible [n]\n'
+    (tmp_path / "a.policytest").write_text(text, "utf-8")
+    [one] = json.loads(berth(tmp_path, "--format", "json").output)
+    assert (one["test"], one["outcome"]) == (name, "passed")
+
+
 @pytest.mark.parametrize(
     ("content", "code", "said"),
     [

@@ -321,6 +321,7 @@ def test_what_is_written_is_the_same_to_whoever_reads_it():
         ("seed: [1", "4: is not YAML: "),
         ("- 1", "3: is not YAML: "),
         ("seed: \x01", "is not YAML: "),
+        ("seed: " + "[" * 5000, "is not YAML: maximum recursion depth"),
         ("? {a: b}\n: c", "3: is not YAML: found unhashable key"),
     ],
 )  # fmt: skip

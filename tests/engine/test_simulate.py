@@ -592,8 +592,7 @@ def weighed(journal, tmp_path, **texts):
     folder.mkdir()
     for name, text in texts.items():
         (folder / f"{name}.policy").write_text(text)
-    asked = ["check", "--journal", str(journal.path), str(folder)]
-    done = CliRunner().invoke(main, asked)
+    done = CliRunner().invoke(main, ["check", "--journal", str(journal.path), str(folder)])
     return done.exit_code, done.stdout, done.stderr.replace(str(tmp_path), "")
 
 
@@ -613,6 +612,12 @@ def test_check_says_which_pods_of_a_journal_would_have_gone_elsewhere(journal, t
     assert "filter: pod.name contains redis -> node.name is n9" in printed
     assert "such as default/redis-" in printed
     assert "1 warning" in said
+    asked = ["check", "--journal", str(journal.path), str(tmp_path / "policies"), "--format=json"]
+    told = json.loads(CliRunner().invoke(main, asked).stdout)
+    assert ([one["code"] for one in told["diagnostics"]], told["decisions"]) == (["P404"], 15)
+    moved = [(one["pod"], one["was"], one["now"] or "nowhere") for one in told["moved"]]
+    lines = ["{}: was {}, now {}".format(*one) for one in moved]
+    assert lines == [line for line in said.splitlines() if ": was " in line]
 
 
 def test_check_by_a_journal_lists_every_pod_that_would_have_gone_elsewhere():

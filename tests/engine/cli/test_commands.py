@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import os
+import pty
 import re
 import shlex
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -35,10 +37,11 @@ def berth(*args, **options):
     return CliRunner().invoke(main, [str(each) for each in args], **options)
 
 
-def process(*args, timeout=60.0):
+def process(*args, timeout=60.0, env=None):
     return subprocess.run(
         [sys.executable, *args],
         cwd=ROOT,
+        env=env,
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -88,7 +91,52 @@ def test_a_cluster_whose_kubeconfig_cannot_be_written():
     assert result.stderr == "Error: no/such/file: cannot be written: No such file or directory\n"
 
 
+def test_a_cluster_whose_port_is_taken():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = berth("up", f"--port={port}")
+    assert result.stderr == (
+        f"Error: cannot listen on port {port}: address already in use; give another\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "number", "found"),
+    [
+        ("berth ex", 1, ["explain", "export-affinity", "extender"]),
+        ("berth nothing --", 2, ["--version", "--help"]),
+        ("berth fmt --", 2, ["--check", "--diff", "--help"]),
+    ],
+)
+def test_a_shell_completes_words_without_a_command_imported_or_an_error(words, number, found):
+    code = "import sys; from engine.cli import main\ntry: main(prog_name='berth')\n"
+    code += "except SystemExit: print(*sys.modules)"
+    env = {"_BERTH_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(number)}
+    result = process("-c", code, env={**os.environ, **env})
+    *shown, loaded = result.stdout.splitlines()
+    assert [one.partition(",")[2] for one in shown] == found
+    assert result.stderr == ""
+    assert "engine.cli.explain" not in loaded.split()
+
+
+@pytest.mark.parametrize(
+    ("term", "no_color", "colored"),
+    [("xterm", "", True), ("xterm", "1", False), ("dumb", "", False)],
+)
+def test_a_terminal_is_shown_colors_unless_its_user_wants_none(term, no_color, colored, tmp_path):
+    (tmp_path / "a.policy").write_text(BROKEN)
+    reads, writes = pty.openpty()
+    env = {**os.environ, "TERM": term, "NO_COLOR": no_color}
+    words = [sys.executable, "-m", "engine", "check", tmp_path / "a.policy"]
+    subprocess.run(words, cwd=ROOT, env=env, stdout=writes, stderr=writes, check=False)
+    os.close(writes)
+    assert (b"\x1b[" in os.read(reads, 65_536)) is colored
+    os.close(reads)
+
+
 def test_version():
+    asked = berth("--version")
+    assert (asked.exit_code, asked.stdout) == (0, f"berth, version {__version__}\n")
     result = berth("version")
     assert result.exit_code == 0
     assert re.fullmatch(
@@ -286,6 +334,29 @@ def test_check_reads_the_policies_of_a_manifest(tmp_path):
     assert berth("check", "-", input=good).stderr == "2 files checked: all good\n"
     assert "--> stdin.yaml/b.policy:2:9" in berth("check", "-", input=listed).stdout
     assert "--> stdin.yaml/b.policy:2:9" in berth("check", "-", input=text).stdout
+
+
+def test_policies_of_one_name_in_several_config_maps_are_all_checked(tmp_path):
+    """As those of namespaces are, which `kubectl get configmaps -A -o yaml` prints."""
+    path = tmp_path / "all.yaml"
+    texts = {"a": BROKEN, "b": GOOD}
+    path.write_text(
+        yaml.safe_dump_all(
+            {
+                "kind": "ConfigMap",
+                "metadata": {"namespace": f"team-{name}", "name": "berth-policies"},
+                "data": {"own.policy": text, "use.policy": "use own\nmode: off\n"},
+            }
+            for name, text in texts.items()
+        )
+    )
+    result = berth("check", path)
+    assert result.exit_code == 1
+    assert re.findall(r"error.*\n --> (.+?):", result.stdout)[0] == (
+        f"{path}/team-a/berth-policies/own.policy"
+    )
+    assert "P107" not in result.stdout, "each finds what it uses in its own"
+    assert result.stderr.startswith("4 files checked: ")
 
 
 @pytest.mark.parametrize(

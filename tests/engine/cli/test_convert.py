@@ -161,6 +161,24 @@ def test_a_plugin_of_two_profiles_is_a_policy_of_each_with_its_own_arguments(wor
     assert world.told() == []
 
 
+def test_what_is_of_a_profile_has_its_name_where_all_can_be_names(world):
+    both = {"multiPoint": {"enabled": [{"name": "NodeResourcesAllocatable"}]}}
+    world.write(profile("batch", both), profile("default-scheduler", both))
+    settings, bundle = world.loaded()
+    assert [one.folder for one in settings.berth.policies.sources] == [
+        "policies-batch/", "policies-default-scheduler/"
+    ]  # fmt: skip
+    assert bundle.profiles["node-resources-allocatable-default-scheduler"] == {"default-scheduler"}
+    maps = [one for one in yaml.safe_load_all(world.convert().stdout) if "data" in one]
+    assert [(one["metadata"]["name"], *one["data"]) for one in maps] == [
+        ("policies-batch", "plugin-noderesourcesallocatable.policy"),
+        (
+            "policies-default-scheduler",
+            "plugin-noderesourcesallocatable-default-scheduler.policy",
+        ),
+    ]
+
+
 def test_a_plugin_that_sorts_has_the_same_arguments_in_all_profiles(world):
     gangs = {"multiPoint": {"enabled": [{"name": "Coscheduling"}]}}
     world.write(

@@ -26,7 +26,9 @@ from tests.engine.test_scheduler import World
 def run(tmp_path):
     def run(text, *more):
         (tmp_path / "a.policy").write_text(text)
-        return CliRunner().invoke(main, ["export-affinity", str(tmp_path / "a.policy"), *more])
+        return CliRunner().invoke(
+            main, ["export-affinity", str(tmp_path / "a.policy"), *map(str, more)]
+        )
 
     return run
 
@@ -44,6 +46,45 @@ def test_a_label_a_condition_and_what_is_for_all_pods(run):
     assert terms(everywhere) == [{"matchExpressions": [absent]}]
     test = {"key": "test", "operator": "In", "values": ["test"]}
     assert terms(nginx) == [{"matchExpressions": [test, absent]}]
+
+
+def test_policies_that_use_others_and_names_of_their_own_are_not_mixed_up(run, tmp_path):
+    """What `$workload_name` or `web` is, each policy says for itself."""
+    use = 'use label-filter (node_label = "{}", workload_name = "{}") as {}\n'
+    done = run(use.format("test=test", "nginx", "x") + use.format("disk=ssd", "redis", "y"))
+    assert done.exit_code == 0, done.output
+    keys = [one["matchExpressions"][0]["key"] for of in each(done) for one in terms(of)]
+    assert keys == ["test", "disk"]
+    assert "# Put it on the pods with: pod.name contains $workload_name, as in: use" in done.stdout
+    assert 'workload_name = "redis") as y\n' in done.stdout
+    (tmp_path / "b.policy").write_text(
+        "let web = pod.name contains apache\nfilter: web -> node.label b\n"
+    )
+    done = run(
+        "let web = pod.name contains nginx\nfilter: web -> node.label a\n", tmp_path / "b.policy"
+    )
+    assert [terms(of) for of in each(done)] == [
+        [{"matchExpressions": [{"key": key, "operator": "Exists"}]}] for key in "ab"
+    ]
+    assert f"pods with: web, as in: {tmp_path / 'b.policy'}\n" in done.stdout
+
+
+def test_what_a_file_uses_may_stand_beside_it(run, tmp_path):
+    (tmp_path / "b.policy").write_text("filter: node.label b\n")
+    done = run("use b\n")
+    assert done.exit_code == 0, done.output
+    assert terms(done.stdout) == [{"matchExpressions": [{"key": "b", "operator": "Exists"}]}]
+
+
+def test_a_file_that_is_not_utf_8_is_said_to_be_none(tmp_path):
+    (tmp_path / "a.policy").write_bytes(b"filter: node.label a\xe9")
+    done = CliRunner().invoke(main, ["export-affinity", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "error[P003]: the file is not UTF-8" in done.stderr
+
+
+def each(done):
+    return done.stdout.split("---\n")
 
 
 def terms(text):

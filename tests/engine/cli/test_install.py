@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -114,3 +116,40 @@ def test_what_a_cluster_lacks_or_refuses_is_named(tmp_path):
     done = asyncio.run(run())
     assert done.exit_code == 1
     assert re.search(r"Error: \w+/[\w-]+: (this cluster has no \w+ \(|4\d\d )", done.output)
+
+
+@pytest.mark.parametrize("plural", ["clusterrolebindings", "configmaps"])
+def test_what_cannot_be_looked_at_is_not_taken_for_absent(plural, tmp_path):
+    """A server in trouble: nobody's rights are taken over, and no policies are written anew."""
+    written = []
+
+    class InTrouble(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.answer(503 if f"/{plural}/" in self.path else 404)
+
+        def do_PATCH(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            written.append(self.path.partition("?")[0])
+            self.answer(200)
+
+        def answer(self, status):
+            self.send_response(status)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), InTrouble) as server:
+        threading.Thread(target=server.serve_forever).start()
+        kubeconfig = EmbeddedCluster(nodes=0, port=server.server_port).kubeconfig()
+        path = tmp_path / "kubeconfig"
+        path.write_text(json.dumps(kubeconfig))
+        done = CliRunner().invoke(main, ["install", "--image=x", "--kubeconfig", str(path)])
+        server.shutdown()
+    assert done.exit_code == 1
+    assert "503" in done.stderr
+    names = [one.rpartition("/")[2] for one in written]
+    assert "policies" not in names
+    assert bool(names) is (plural == "configmaps"), "asked for before anything is written"

@@ -203,7 +203,7 @@ def test_a_server_that_is_not_there():
 
 
 @pytest.mark.parametrize(
-    "metrics", ["{}", "[3]", '[{"query": 3}]', '[{"query": "q", "series": "many"}]',
+    "metrics", ["{}", "[3]", "[" * 5000, '[{"query": 3}]', '[{"query": "q", "series": "many"}]',
                 '[{"query": "q", "nodes": "few"}]']
 )  # fmt: skip
 def test_an_inventory_that_is_none(tmp_path, metrics):

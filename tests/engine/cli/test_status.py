@@ -85,9 +85,13 @@ PAST, FUTURE = "2026-01-02T03:04:05.000000Z", "2999-01-02T03:04:05.000000Z"
     ],
 )
 def test_whether_anybody_decides_by_it(tmp_path, lease, said, code):
-    done = shown(tmp_path, json.dumps(status(GOOD) | {"lease": "x/berth"}), lease=lease)
+    text = json.dumps(status(GOOD) | {"lease": "x/berth"})
+    done = shown(tmp_path, text, lease=lease)
     assert said in done.output
     assert done.exit_code == code
+    done = shown(tmp_path, text, "--json", lease=lease)
+    assert (done.stdout, done.exit_code) == (f"{text}\n", code)
+    assert (said in done.stderr) is (code == 1), "what the exit code is about"
 
 
 def test_a_lease_is_old_by_the_clock_of_the_server(tmp_path):

@@ -1,6 +1,6 @@
 {{- /* toYaml, here and elsewhere: without quotes a name such as 123 or on would be no text. */}}
 {{- define "berth.name" -}}
-{{ if eq .Release.Name .Chart.Name }}{{ .Chart.Name }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | replace "." "-" | trunc 52 | trimSuffix "-" }}{{ end }}
+{{ if .Values.fullnameOverride }}{{ .Values.fullnameOverride }}{{ else if eq .Release.Name .Chart.Name }}{{ .Chart.Name }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | replace "." "-" | trunc 52 | trimSuffix "-" }}{{ end }}
 {{- end }}
 
 {{- define "berth.selector" -}}
@@ -81,8 +81,10 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
-{{- /* What pods of both Deployments share. */}}
+{{- /* What pods of all Deployments share; `labels` are those by which they are selected. */}}
 {{- define "berth.podSettings" -}}
+{{- $labels := .labels }}
+{{- with .root -}}
 securityContext:
   runAsNonRoot: true                    # as whom the image says, or else OpenShift, by namespace
   seccompProfile: {type: RuntimeDefault}
@@ -97,6 +99,17 @@ nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- $own := dict "labelSelector" (dict "matchLabels" ($labels | fromYaml)) }}
+  {{- range . }}
+  - {{ toYaml (mustMergeOverwrite (deepCopy $own) .) | nindent 4 | trim }}
+  {{- end }}
+{{- end }}
 {{- end }}
 {{- end }}
 
