@@ -455,7 +455,7 @@ def _has_pod_level(name: str) -> bool:
 
 
 def resize_is_infeasible(pod: Pod) -> bool:
-    """Whether its node has no room for what its spec asks for now, so that only its status counts."""
+    """Whether its node cannot give what the spec asks for now: only what its status says counts."""
     for condition in pod.status.conditions or ():
         if condition.type == "PodResizePending":
             return condition.reason == "Infeasible"

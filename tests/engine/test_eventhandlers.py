@@ -220,13 +220,11 @@ def test_equal_amounts_are_equal_however_written(world: World) -> None:
 
 
 def test_a_resize_that_its_node_refuses_gives_back_what_it_asked_for(world: World) -> None:
+    why = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
     allocated = {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "1"}}]}
     grows, refused = (
-        from_builtins(Pod, to_builtins(pod(on="n1", cpu="3")) | {"status": allocated | because})
-        for because in (
-            {},
-            {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]},
-        )
+        from_builtins(Pod, to_builtins(pod(on="n1", cpu="3")) | {"status": allocated | more})
+        for more in ({}, {"conditions": [why]})
     )
     world.pods.on_add(grows)
     world.told()
