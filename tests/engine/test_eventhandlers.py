@@ -490,6 +490,12 @@ def test_work_is_announced() -> None:
     assert not calls
     handlers.pods.on_add(pod())
     assert calls
+    handlers.pods.cache.assume(make_pod_info(pod()), "n1")
+    handlers.pods.queue.delete("p")
+    for handler, one in ((handlers.pods, pod()), (handlers.nodes, node())):
+        calls.clear()
+        handler.on_delete(one)  # the scheduler may have to take something back
+        assert calls
 
 
 # ---- any history ---------------------------------------------------------------------------------
