@@ -170,12 +170,32 @@ async def test_affinity_of_others_and_of_namespaces_by_label_and_of_the_first(
     assert [name for name, _ in world.edge.binds] == ["waits"]
 
 
+def _with(name, **args):
+    """The default plugins, one of which has arguments."""
+    document = ProfileDocument.model_validate({"pluginConfig": [{"name": name, "args": args}]})
+    return make_profile(document).plugins
+
+
+async def test_a_node_without_what_the_filter_ignores_wakes_who_waits_for_the_rest():
+    seats = "example.com/seats"
+    world = World(in_tree=_with("NodeResourcesFit", ignoredResources=[seats]))
+    container = {"name": "c", "resources": {"requests": {"cpu": "3", seats: "1"}}}
+    world.comes("waits", spec={"containers": [container]})
+    await world.turn()
+    assert world.where("waits") is SubQueue.UNSCHEDULABLE
+    world.clock.advance(30.0)
+    world.add([make_node("n2", cpu="2")])
+    await world.turn()
+    assert world.where("waits") is SubQueue.UNSCHEDULABLE
+    world.add([make_node("n3", cpu="4")])
+    await world.turn()
+    assert [name for name, _ in world.edge.binds] == ["waits"]
+
+
 async def test_a_label_that_the_profile_asks_for_wakes_a_pod_without_terms_of_its_own():
     asked = {"matchExpressions": [{"key": "pool", "operator": "Exists"}]}
     terms = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [asked]}}
-    config = {"name": "NodeAffinity", "args": {"addedAffinity": terms}}
-    document = ProfileDocument.model_validate({"pluginConfig": [config]})
-    world = World(in_tree=make_profile(document).plugins)
+    world = World(in_tree=_with("NodeAffinity", addedAffinity=terms))
     world.comes("waits")
     await world.turn()
     assert world.where("waits") is SubQueue.UNSCHEDULABLE
