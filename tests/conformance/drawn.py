@@ -573,7 +573,9 @@ class Drawn:
             spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
         if self.odds(0.7):
             spec["claimRef"] = {"name": self.one("c0", "c1"), "namespace": "default"}
-        labels = {ZONE: self.one("a", "b", "a__b")} if self.odds(5) else {}
+        # Of two zones such a disk has no region here, which is a stated difference.
+        zones = ("a", "b") if "gcePersistentDisk" in spec else ("a", "b", "a__b")
+        labels = {ZONE: self.one(*zones)} if self.odds(5) else {}
         status = {"phase": self.one("Available", "Available", "Bound")}
         return self.named("PersistentVolume", name, labels=labels, spec=spec, status=status)
 
