@@ -82,10 +82,12 @@ class Bindings:
         return executor is not None
 
     def check(self) -> None:
-        """Cancels the PreBind effects of pods that are gone or that somebody else bound."""
+        """Cancels the PreBind effects of pods that are gone, bound by somebody else, or nowhere."""
         for uid, executor in self._preparing.items():
             if not self._cache.is_assumed(uid):
                 executor.cancel("the pod is gone")
+            elif (node := self._cache.node_of(uid)) and self._cache.nodes.row(node) < 0:
+                executor.cancel(f"node {node} is gone")
 
     def stop(self) -> None:
         """The process ends: cancels all PreBind effects."""

@@ -19,6 +19,7 @@ import msgspec
 from engine.framework.events import Action, ClusterEvent, Resource, Seen
 from engine.objects import Node, Pod
 from engine.pods.legible import amounts, as_far_as_legible
+from engine.pods.podinfo import resize_is_infeasible
 
 POD_ASSIGNED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 POD_FREED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
@@ -95,6 +96,7 @@ def _resources_untouched(old: Pod, new: Pod) -> bool:
         and before.init_container_statuses == after.init_container_statuses
         and before.allocated_resources == after.allocated_resources
         and before.resources == after.resources
+        and resize_is_infeasible(old) == resize_is_infeasible(new)
     )
 
 

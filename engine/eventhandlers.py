@@ -255,6 +255,7 @@ class PodHandler(_Handler[Pod]):
         if node is not None:
             if self.cache.forget(uid):
                 freed(self.queue, pod, node)
+                self.on_work()  # what is done for it ends
             else:
                 self.cache.remove_pod(uid)
                 self.queue.move(POD_FREED, on_node(pod, node), None)
@@ -295,6 +296,7 @@ class NodeHandler(_Handler[Node]):
             self.cache.add_node(legible_node(new))
         elif old is not None:
             self.cache.remove_node(old.metadata.name)
+            self.on_work()  # what is done for pods that were to come there ends
         for event in node_events(old, new):
             self.queue.move(event, old, new)
         self._wake()

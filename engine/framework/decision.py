@@ -18,6 +18,7 @@ from engine.framework.status import Code, Status
 from engine.pods.podinfo import PodInfo
 
 NO_NODES: Final = "no nodes available to schedule pods"
+_PAST_HELP: Final = (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.ERROR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class Rejections:
         """(N,) rows that evicting pods would not help, those that a PreFilter left out included."""
         mask = np.full(size, self.ended is not None and self.ended.unresolvable, dtype=np.bool_)
         for one in self.each:
-            if one.status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            if one.status.code in _PAST_HELP:
                 mask[one.rows] = True
         if self.left_out is not None:
             mask[self.left_out] = True

@@ -29,7 +29,7 @@ from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable
 from engine.memo import Memo
 from engine.objects import Affinity, Node, NodeAffinity, NodeSelectorTerm
-from engine.plugins.hints import now, on
+from engine.plugins.hints import changed, now, on
 from engine.plugins.node_selector import (
     BYTES_PER_BYTE,
     NODE_NAME_FIELD,
@@ -127,9 +127,12 @@ class NodeAffinityPlugin:
 
     def points(self) -> Points:
         """A matching node comes, a node begins to match."""
-        node = Action.ADD | Action.UPDATE_NODE_LABEL
+        labels = Action.UPDATE_NODE_LABEL
+        events = [on(Resource.NODE, Action.ADD | labels, now(Node, self._begins_to_match))]
+        if self._added.required:  # kube-scheduler's hint asks what the pod's own terms said before
+            events.append(on(Resource.NODE, labels, changed(Node, self._is_added), ours=True))
         return Points(
-            events=(on(Resource.NODE, node, now(Node, self._begins_to_match)),),
+            events=tuple(events),
             class_key=_key,
             pre_filter=self._pre_filter,
             filter=self._filter,
@@ -185,6 +188,11 @@ class NodeAffinityPlugin:
         if not parsed.matches(after):
             return parsed.undecided(after)
         return before is None or not parsed.matches(before)
+
+    def _is_added(self, pod: PodInfo, before: Node, after: Node) -> bool:
+        """Whether the profile's terms begin to match a node that the pod's own match."""
+        added = self._added
+        return added.matches(after) and not added.matches(before) and _of(pod).matches(after)
 
 
 def _key(pod: PodInfo, _: Snapshot | None = None) -> Hashable:

@@ -100,13 +100,17 @@ class NodeResourcesFit:
         """Room is made: a pod goes or shrinks, a node comes or grows, the pod itself shrinks."""
         had_room, shrinks = gone(Pod, lambda _, other: placed(other)), Action.UPDATE_POD_SCALE_DOWN
         grows = Action.ADD | Action.UPDATE_NODE_ALLOCATABLE
+        events = [
+            on(Resource.ASSIGNED_POD, Action.DELETE, had_room, self._room_there),
+            on(Resource.NODE, grows, now(Node, _grows)),
+            on(Resource.ASSIGNED_POD, shrinks, changed(Pod, _gives_back)),
+            on(Resource.TARGET_POD, shrinks, always),
+        ]
+        if self._ignores_some:  # kube-scheduler's hint asks nodes for what its filter ignores, too
+            but_for_ignored = now(Node, lambda pod, *of: _has_grown(self._needs(pod), *of))
+            events.append(on(Resource.NODE, grows, but_for_ignored, ours=True))
         return Points(
-            events=(
-                on(Resource.ASSIGNED_POD, Action.DELETE, had_room, self._room_there),
-                on(Resource.NODE, grows, now(Node, _grows)),
-                on(Resource.ASSIGNED_POD, shrinks, changed(Pod, _gives_back)),
-                on(Resource.TARGET_POD, shrinks, always),
-            ),
+            events=tuple(events),
             class_key=lambda pod, _: pod.requests_key,
             pre_filter=lambda *_: _ROOM,
             filter=self._filter,
@@ -251,16 +255,20 @@ def _gives_back(pod: PodInfo, before: Pod, after: Pod) -> bool:
 
 
 def _grows(pod: PodInfo, before: Node | None, after: Node) -> bool:
-    """Whether the pod fits the node when it is empty, and the node is new or has grown."""
-    wanted = {resource: a for resource, a in pod.filter_requests.items() if a > 0}
+    return _has_grown([one for one in pod.filter_requests.items() if one[1] > 0], before, after)
+
+
+def _has_grown(needs: Sequence[tuple[str, int]], before: Node | None, after: Node) -> bool:
+    """Whether a pod with these needs fits the empty node, and the node is new or has grown."""
+    wanted = {PODS: 1, **dict(needs)}
     try:
         there = _allocatable(after)
-        if any(there.get(name, 0) < amount for name, amount in ({PODS: 1} | wanted).items()):
+        if any(there.get(name, 0) < amount for name, amount in wanted.items()):
             return False
         had = {} if before is None else _allocatable(before)
     except ValueError:
         return True
-    return before is None or any(there.get(name, 0) > had.get(name, 0) for name in (PODS, *wanted))
+    return before is None or any(there.get(name, 0) > had.get(name, 0) for name in wanted)
 
 
 def _allocatable(node: Node) -> Mapping[str, int]:

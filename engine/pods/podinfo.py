@@ -314,7 +314,7 @@ def _resizing(pod: Pod) -> Readings:
 
 def _held(pod: Pod, spec: _Spec, missing: Mapping[str, Amount]) -> _Exact:
     """The most of what the pod asks for, was allocated and has; see `requests`."""
-    status, infeasible = pod.status, _resize_is_infeasible(pod)
+    status, infeasible = pod.status, resize_is_infeasible(pod)
     actual = _requests(status.resources)
     held: _Exact = {} if infeasible else _sum(spec, missing)
     if status.allocated_resources is not None and actual is not None:
@@ -376,7 +376,7 @@ def _sum(spec: _Spec, missing: Mapping[str, Amount]) -> _Exact:
 def is_settled(pod: Pod) -> bool:
     """True if the pod holds what its spec asks for: no resize in flight."""
     status = pod.status
-    if status.conditions and _resize_is_infeasible(pod):
+    if status.conditions and resize_is_infeasible(pod):
         return False
     if status.allocated_resources or status.resources is not None:
         return False
@@ -454,7 +454,8 @@ def _has_pod_level(name: str) -> bool:
     return name in (CPU, MEMORY) or name.startswith(_HUGE_PAGES)
 
 
-def _resize_is_infeasible(pod: Pod) -> bool:
+def resize_is_infeasible(pod: Pod) -> bool:
+    """Whether its node cannot give what the spec asks for now: only what its status says counts."""
     for condition in pod.status.conditions or ():
         if condition.type == "PodResizePending":
             return condition.reason == "Infeasible"

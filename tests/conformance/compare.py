@@ -193,7 +193,7 @@ def compare_hint(
 def comparable_hint(answer: Mapping[str, Any]) -> dict[str, Any]:
     matched = ours(answer["matchedEvents"])
     return {
-        "events": sorted(answer["events"]),
+        "events": sorted(set(answer["events"])),
         # The queue takes an error for Queue, and our hints say it so.
         "hints": {
             plugin: "Queue" if said.startswith("error: ") else said

@@ -144,6 +144,23 @@ class Drawn:
             out["pod"]["spec"].pop("nodeName", None)
             out["rejectedBy"] = self.some(FILTERS, len(FILTERS), self.one(1, len(FILTERS)))
             out["event"] = self.event(objects, out["pod"])
+        for pod in (*[one for one in objects if one["kind"] == "Pod"], out["pod"]):
+            objects += self.made_for(pod)
+        return out
+
+    def made_for(self, pod: Json) -> list[Json]:
+        """The claims that a controller makes for the pod's volumes; some names are another's."""
+        meta, out = pod["metadata"], list[Json]()
+        for volume in pod["spec"].get("volumes", ()) if "namespace" not in meta else ():
+            if "ephemeral" in volume and self.odds(7):
+                uid = meta.setdefault("uid", f"uid-{meta['name']}")
+                theirs = self.odds(1) and meta["name"] == "new"
+                owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "controller": True}
+                found = self.claim(f"{meta['name']}-{volume['name']}")
+                found[0]["metadata"]["ownerReferences"] = [
+                    {**owner, "uid": "other" if theirs else uid}
+                ]
+                out += found
         return out
 
     def mixed(self, kind: str) -> list[Json]:
@@ -463,6 +480,7 @@ class Drawn:
         modes = self.one(["ReadWriteOnce"], ["ReadWriteMany"], ["ReadWriteOncePod"])
         size = {"requests": {"storage": self.one("1Gi", "5Gi", "20Gi")}}
         out: Json = {"accessModes": modes, "resources": size}
+        out |= self.maybe(0.5, volumeMode=lambda: "Block", selector=self.selector)
         return out | self.maybe(
             9,
             storageClassName=lambda: self.one(
@@ -491,9 +509,12 @@ class Drawn:
         for node in self.some(self.nodes, 4):
             count: Json = {"allocatable": {"count": self.one(0, 1, 2)}} if self.odds(7) else {}
             driver = {"name": self.one(CSI, CSI, "pd.csi.storage.gke.io"), "nodeID": node, **count}
-            out.append(self.named("CSINode", node, spec={"drivers": [driver]}))
+            moved = {"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/gce-pd"}
+            meta = {"annotations": moved} if self.odds(4) else {}
+            out.append(self.named("CSINode", node, meta=meta, spec={"drivers": [driver]}))
         if self.odds(8):
-            out.append(self.named("CSIDriver", CSI, spec={"storageCapacity": self.odds(8)}))
+            says = {"storageCapacity": self.odds(8), "preventPodSchedulingIfMissing": self.odds(2)}
+            out.append(self.named("CSIDriver", CSI, spec=says))
             out += [self.capacity(f"cap{i}") for i in range(self.one(0, 2, 3, 4))]
         if self.odds(6):
             source = {"persistentVolumeName": self.one("pv-c0", "pv-c1")}
@@ -523,6 +544,9 @@ class Drawn:
         if self.odds(5) and spec.get("storageClassName") != "none":
             spec["storageClassName"] = "late"
         if self.odds(5):
+            node = self.one(*self.nodes)
+            chosen = {"volume.kubernetes.io/selected-node": node} if self.odds(1) else {}
+            claim["metadata"]["annotations"] = chosen
             return [claim]
         spec["volumeName"] = f"pv-{name}"
         claim["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
@@ -547,7 +571,11 @@ class Drawn:
             if self.odds(5):
                 terms[0]["matchExpressions"][0] |= {"key": HOST, "values": [self.one(*self.nodes)]}
             spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
-        labels = {ZONE: self.one("a", "b", "a__b")} if self.odds(5) else {}
+        if self.odds(0.7):
+            spec["claimRef"] = {"name": self.one("c0", "c1"), "namespace": "default"}
+        # Of two zones such a disk has no region here, which is a stated difference.
+        zones = ("a", "b") if "gcePersistentDisk" in spec else ("a", "b", "a__b")
+        labels = {ZONE: self.one(*zones)} if self.odds(5) else {}
         status = {"phase": self.one("Available", "Available", "Bound")}
         return self.named("PersistentVolume", name, labels=labels, spec=spec, status=status)
 
@@ -676,6 +704,14 @@ class Drawn:
             objects.remove(new)
             return {"resource": kind, "action": action, "old": new}
         other = self.again(new)
+        if kind == "Pod" and "nodeName" in new["spec"] and self.odds(2):
+            before = {**new["status"], **self.resize()}  # what its kubelet says alone
+            return {
+                "resource": kind,
+                "action": action,
+                "old": {**new, "status": before},
+                "new": new,
+            }
         if kind == "Pod" and self.odds(2):
             own = self.named("Pod", "new", **pod)
             changed = self.pod("new") | {"metadata": {**pod["metadata"], "labels": self.labels()}}

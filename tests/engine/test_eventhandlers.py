@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
 from engine.clock import ManualClock
 from engine.clusterevents import POD_OTHERWISE, Place, place_of
@@ -216,6 +217,22 @@ def test_a_heartbeat_is_no_change(world: World) -> None:
 def test_equal_amounts_are_equal_however_written(world: World) -> None:
     world.nodes.on_update(node(), node(allocatable={"cpu": "4000m", "pods": "10"}))
     assert "Node/UpdateNodeAllocatable" not in world.told()
+
+
+def test_a_resize_that_its_node_refuses_gives_back_what_it_asked_for(world: World) -> None:
+    why = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    allocated = {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "1"}}]}
+    grows, refused = (
+        from_builtins(Pod, to_builtins(pod(on="n1", cpu="3")) | {"status": allocated | more})
+        for more in ({}, {"conditions": [why]})
+    )
+    world.pods.on_add(grows)
+    world.told()
+    world.pods.on_update(grows, refused)
+    assert world.told() == ["AssignedPod/UpdatePodScaleDown"]
+    assert world.cache.snapshot(0.0).nodes.requested("cpu")[0] == 1000
+    world.pods.on_update(refused, grows)
+    assert world.told() == ["AssignedPod/UpdatePodScaleUp"]
 
 
 # ---- the life of a pod ---------------------------------------------------------------------------
@@ -473,6 +490,12 @@ def test_work_is_announced() -> None:
     assert not calls
     handlers.pods.on_add(pod())
     assert calls
+    handlers.pods.cache.assume(make_pod_info(pod()), "n1")
+    handlers.pods.queue.delete("p")
+    for handler, one in ((handlers.pods, pod()), (handlers.nodes, node())):
+        calls.clear()
+        handler.on_delete(one)  # the scheduler may have to take something back
+        assert calls
 
 
 # ---- any history ---------------------------------------------------------------------------------

@@ -42,3 +42,22 @@ async def test_who_found_no_volume_is_tried_when_one_is_given_back(how):
     world.scheduler.work()
     patched.set_result("the server says no")
     await until(lambda: world.where("second") is not SubQueue.UNSCHEDULABLE)
+
+
+async def test_a_pod_waits_for_no_volume_on_a_node_that_is_gone():
+    world = World(nodes=("n1", "n2"))
+    put(
+        world.cache, StorageClass, "late", provisioner="x", volumeBindingMode="WaitForFirstConsumer"
+    )
+    claim(world.cache, "data")
+    with_claim(world, "data")
+    await world.turn()
+    for _ in range(9):  # until it waits
+        await asyncio.sleep(0)
+    chosen = world.cache.node_of("uid-default-data")
+    assert chosen is not None
+    world.handlers.nodes.on_delete(world.cache.nodes.node(world.cache.nodes.row(chosen)))
+    await world.turn(after=1.0)
+    assert world.where("data") is SubQueue.BACKOFF
+    await world.turn(after=10.0)
+    assert world.cache.node_of("uid-default-data") not in (None, chosen)

@@ -7,10 +7,12 @@ from itertools import product
 
 import pytest
 
+from engine.configuration.scheduler import ProfileDocument
 from engine.framework.events import QueueingHint, Resource
 from engine.objects import Namespace, ObjectMeta, Pod, from_builtins
 from engine.objects.storage import CSIDriver, CSINode, StorageClass, VolumeAttachment
 from engine.plugins.node_resources_fit import NodeResourcesFit
+from engine.plugins.profiles import make_profile
 from engine.queue import SubQueue
 from tests.builders import Cache, make_node, make_pod, pod_object
 from tests.engine.plugins.volumes.builders import claim, csi_volume, put
@@ -164,6 +166,41 @@ async def test_affinity_of_others_and_of_namespaces_by_label_and_of_the_first(
         world.handlers.nodes.on_update(make_node("n2", labels={"host": "n1"}), comes)
     else:
         world.add([comes])
+    await world.turn()
+    assert [name for name, _ in world.edge.binds] == ["waits"]
+
+
+def _with(name, **args):
+    """The default plugins, one of which has arguments."""
+    document = ProfileDocument.model_validate({"pluginConfig": [{"name": name, "args": args}]})
+    return make_profile(document).plugins
+
+
+async def test_a_node_without_what_the_filter_ignores_wakes_who_waits_for_the_rest():
+    seats = "example.com/seats"
+    world = World(in_tree=_with("NodeResourcesFit", ignoredResources=[seats]))
+    container = {"name": "c", "resources": {"requests": {"cpu": "3", seats: "1"}}}
+    world.comes("waits", spec={"containers": [container]})
+    await world.turn()
+    assert world.where("waits") is SubQueue.UNSCHEDULABLE
+    world.clock.advance(30.0)
+    world.add([make_node("n2", cpu="2")])
+    await world.turn()
+    assert world.where("waits") is SubQueue.UNSCHEDULABLE
+    world.add([make_node("n3", cpu="4")])
+    await world.turn()
+    assert [name for name, _ in world.edge.binds] == ["waits"]
+
+
+async def test_a_label_that_the_profile_asks_for_wakes_a_pod_without_terms_of_its_own():
+    asked = {"matchExpressions": [{"key": "pool", "operator": "Exists"}]}
+    terms = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [asked]}}
+    world = World(in_tree=_with("NodeAffinity", addedAffinity=terms))
+    world.comes("waits")
+    await world.turn()
+    assert world.where("waits") is SubQueue.UNSCHEDULABLE
+    world.clock.advance(30.0)
+    world.handlers.nodes.on_update(make_node("n1"), make_node("n1", labels={"pool": "a"}))
     await world.turn()
     assert [name for name, _ in world.edge.binds] == ["waits"]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engine.configuration.scheduler import ProfileDocument
-from engine.cycle import decide
+from engine.cycle import conclude, decide
 from engine.framework.effects import AssumeObject, Await, Patch
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
@@ -340,6 +340,20 @@ def test_a_volume_that_cannot_be_translated_leaves_out_the_nodes_that_ask_for_it
     act(cache, make.pod("p", "data"), node="n2")
     cache.remove_node("n2")
     assert "kind(Shared) is not supported in csi migration" in why(cache, make.pod("q", "data"))
+
+
+def test_nobody_is_evicted_because_the_volumes_of_a_node_cannot_be_told() -> None:
+    cache = make.cluster("n1")
+    make.csi_node(cache, "n1", 5)
+    make.claim(cache, "there-v")  # of nobody
+    cache.add_pod(make.pod("there", v={"ephemeral": {}}), "n1")
+    make.claim(cache, "c")
+    volumes = [{"name": "c", "persistentVolumeClaim": {"claimName": "c"}}]
+    asks = make_pod("new", priority=9, spec={"volumes": volumes})
+    decision = conclude(asks, cache.snapshot(0.0), framework())
+    assert "PVC default/there-v was not created for pod default/there" in decision.message
+    assert decision.rescue is not None
+    assert not decision.rescue.evictions
 
 
 def test_the_zone_of_a_volume_is_told_in_the_drivers_words() -> None:
