@@ -14,7 +14,7 @@ import msgspec
 from engine.basis import Basis
 from engine.choice import Chosen
 from engine.clusterevents import NOMINATION_ENDED
-from engine.executor import Changes, Executor
+from engine.executor import Changes, Executor, failed
 from engine.failures import Failures
 from engine.framework.acting import Acts
 from engine.framework.edge import BindOutcome, Edge
@@ -161,8 +161,8 @@ class Bindings:
                     self.measures.put_off()
                 # Also logged: without permission to write Events this is all there is.
                 log.warning('Binding rejected pod="%s" node="%s" reason="%s"', pod.key, node, why)
-                self.failures.error(queued, f"binding rejected: {why}")
-                self.failures.forget(pod, node)
+                status = failed(f"binding rejected: {why}")
+                self.failures.refused(queued, status, node, seen=True)
             case BindOutcome.UNKNOWN:
                 log.warning('Binding unknown at exit pod="%s" reason="%s"', pod.key, why)
             case _:

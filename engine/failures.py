@@ -60,9 +60,8 @@ class Failures:
         Without `seen` no other pod was tried while the room was taken, so none is woken: two pods
         that are refused would wake each other for ever.
         """
-        if not seen:
-            self.cache.forget(queued.pod.uid)
-        words = " ".join(status.reasons)
+        pod, words = queued.pod, " ".join(status.reasons)
+        room = self.cache.forget(pod.uid) and seen  # first: gates count it no longer
         if status.rejected:
             message = f"node {node} was chosen and refused: {words}"
             by = frozenset({status.plugin})
@@ -70,20 +69,19 @@ class Failures:
             self.reject(queued, message, by, nominated="", pending=pending, alone=True)
         else:
             self.error(queued, words)
-        self.forget(queued.pod, node)
+        self._tell(pod, node, room=room)
 
     def dry_run(self, queued: QueuedPod, plugin: str, node: str, *, seen: bool) -> None:
         """A plugin says that the pod is not to be bound: it waits until that may change.
 
         For `seen` see `refused`.
         """
-        if not seen:
-            self.cache.forget(queued.pod.uid)
-        queued.was_dry_run = True
+        pod, queued.was_dry_run = queued.pod, True
+        room = self.cache.forget(pod.uid) and seen  # as above
         if self.queue.requeue_rejected(queued, frozenset({plugin}), alone=True):
             self.nominated(queued.pod, "")
             self.notices.dry_run(queued.pod, node)
-        self.forget(queued.pod, node)
+        self._tell(pod, node, room=room)
 
     def nominated(self, pod: PodInfo, node: str | None) -> None:
         """The server will be told of this nomination, or of none (""); None: it will not."""
@@ -97,6 +95,9 @@ class Failures:
 
         Not the pod itself, nor the UIDs `beside`, which were tried with it.
         """
+        self._tell(pod, node, beside, room=self.cache.forget(pod.uid))
+
+    def _tell(self, pod: PodInfo, node: str, beside: Container[str] = (), *, room: bool) -> None:
         own = pod.uid
-        if self.cache.forget(own) or own not in self.queue:  # a deleted pod is forgotten already
+        if room or own not in self.queue:  # a deleted pod is forgotten already
             freed(self.queue, pod.pod, node, lambda one: one.uid != own and one.uid not in beside)

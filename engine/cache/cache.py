@@ -171,13 +171,11 @@ class Cache:
 
     def set_namespace(self, namespace: Namespace) -> bool:
         """A namespace came or changed. True if that changes what is read of pods on nodes."""
-        name = namespace.metadata.name
-        before, self.namespaces[name] = self.namespaces.get(name), namespace
-        return self._namespace_changed(name, before)
+        return self._namespace_changed(namespace.metadata.name, namespace)
 
     def remove_namespace(self, name: str) -> bool:
         """The namespace is gone. True if that changes what is read of pods on nodes."""
-        return self._namespace_changed(name, self.namespaces.pop(name, None))
+        return self._namespace_changed(name, None)
 
     # ---- pods ------------------------------------------------------------------------------
 
@@ -357,8 +355,15 @@ class Cache:
             table.recode(self.dictionary)
         self._most_texts = max(MOST_TEXTS, 2 * len(self.dictionary.texts))
 
-    def _namespace_changed(self, name: str, before: Namespace | None) -> bool:
-        self.topology.namespace_changed(name, before, self.namespaces.get(name))
+    def _namespace_changed(self, name: str, now: Namespace | None) -> bool:
+        before = self.namespaces.get(name)
+        self.pods.count_namespace(name, -1)  # by what is read of it until now
+        if now is not None:
+            self.namespaces[name] = now
+        elif before is not None:
+            del self.namespaces[name]
+        self.pods.count_namespace(name, 1)
+        self.topology.namespace_changed(name, before, now)
         rows = self.pods.namespace_changed(name).tolist()
         for row in rows:
             self.log.add(row, _OTHER)

@@ -97,17 +97,17 @@ class Kinds:
         """(K,) by number, which kinds are selected; None: none are. Namespaces None: of any."""
         if selector.requirements is None:
             return None
-        asked = list(selector.requirements)
-        if namespaces is not None:
-            asked.append(Requirement(_NAMESPACE, "In", tuple(namespaces)))
-        if not terminating:
-            asked.append(_NOT_DELETING)
-        each = [(one.operator in ("In", "Exists"), self._met(one)) for one in asked]
-        narrow = [met for demands, met in each if demands and len(met) <= _FEW]
-        few = min(narrow, key=_size, default=None)
-        if few is not None and (
-            _size(few) <= _FEW or _size(few) <= max(_size(met) for _, met in each) >> 4
-        ):
+        each = [(one.operator in ("In", "Exists"), self._met(one)) for one in selector.requirements]
+        few = _narrowest(each)
+        if few is None or _size(few) > _FEW:
+            if namespaces is not None:
+                each.append((True, self._met(Requirement(_NAMESPACE, "In", tuple(namespaces)))))
+            if not terminating:
+                each.append((False, self._met(_NOT_DELETING)))
+            few = _narrowest(each)
+            most = max([_FEW, *[_size(met) >> 4 for _, met in each]])
+            few = few if few is not None and _size(few) <= most else None
+        if few is not None:
             some = []
             for number in chain.from_iterable(few):
                 namespace, labels, deleting = self._each[number]
@@ -131,6 +131,12 @@ class Kinds:
         if operator in ("In", "NotIn"):
             return [values.get(text, ()) for text in wanted]
         return values.values()
+
+
+def _narrowest(each: Iterable[tuple[bool, Collection[_Numbers]]]) -> Collection[_Numbers] | None:
+    """What has the fewest kinds of what is demanded; None: all of it has many."""
+    narrow = [met for demands, met in each if demands and len(met) <= _FEW]
+    return min(narrow, key=_size, default=None)
 
 
 def _size(met: Collection[_Numbers]) -> int:

@@ -22,7 +22,7 @@ from engine.cache.columns import (
 )
 from engine.cache.podkinds import Kinds
 from engine.pods.podinfo import PodInfo
-from engine.pods.selectors import Selector
+from engine.pods.selectors import EVERYTHING, Selector
 
 _DERIVED_BYTES: Final = 128 << 20
 _MOST_BEHIND: Final = 256
@@ -35,7 +35,7 @@ class Ledger(Protocol):
 
     @property
     def of_namespaces(self) -> bool:
-        """Whether it depends on pods' namespaces; then a change of these builds it anew."""
+        """Whether it depends on pods' namespaces; then their pods are counted again with them."""
         ...
 
     def count(self, pod: PodInfo, sign: int) -> None:
@@ -180,14 +180,18 @@ class PodTable(PodColumns):
         self, namespaces: Collection[str] | None, selector: Selector, *, terminating: bool
     ) -> dict[int, int]:
         """How many of these pods are on each node row; see `Topology.pod_set`."""
+        rows = self.node[self._rows_of(namespaces, selector, terminating=terminating)]
+        there, counts = np.unique(rows[rows >= 0], return_counts=True)
+        return dict(zip(there.tolist(), counts.tolist(), strict=True))
+
+    def _rows_of(
+        self, namespaces: Collection[str] | None, selector: Selector, *, terminating: bool
+    ) -> NDArray[np.intp]:
         self._settle()
         kinds = self._kinds.matching(namespaces, selector, terminating=terminating)
         if kinds is None:
-            return {}
-        node = self.node
-        rows = node[kinds[self._kind.view(self.size)] & (node >= 0)]
-        there, counts = np.unique(rows, return_counts=True)
-        return dict(zip(there.tolist(), counts.tolist(), strict=True))
+            return np.empty(0, np.intp)
+        return np.flatnonzero(kinds[self._kind.view(self.size)])
 
     def forget_ledgers(self) -> None:
         """Rules have changed: drops the sums that nobody asked for since they last did."""
@@ -277,14 +281,23 @@ class PodTable(PodColumns):
         self._pods.pop()
         self._settled = last
 
+    def count_namespace(self, name: str, sign: int) -> None:
+        """Counts the pods of a namespace out (-1) before it changes, and in (1) afterwards.
+
+        Linear in these pods, where a ledger looks at namespaces.
+        """
+        ledgers = [one for one in self._ledgers.values() if one.of_namespaces]
+        if ledgers:
+            for row in self._rows_of((name,), EVERYTHING, terminating=True).tolist():
+                for ledger in ledgers:
+                    ledger.count(self._pods[row], sign)
+
     def namespace_changed(self, name: str) -> NDArray[np.intp]:
         """Asks again what the pods of a namespace have of it.
 
         Returns:
             The rows of the nodes with pods for which that is something else now.
         """
-        for ledger in [one for one, it in self._ledgers.items() if it.of_namespaces]:
-            del self._ledgers[ledger]
         if not self._derived.named(f"{TEXT}{_OF_NAMESPACES}"):
             return np.empty(0, np.intp)
         own = self.text("namespace None", lambda pod: pod.namespace)

@@ -50,7 +50,7 @@ _ALL: Final = Scope.ALL
 _NONE: Final = Normalization.NONE
 _CUSTOM: Final = Normalization.CUSTOM
 _REVERSED: Final = Normalization.BY_MAX_REVERSED
-_NO, _YES = b"\0", b"\1"  # a mask is searched quicker as bytes
+_NO, _YES = 0, 1  # a mask is searched quicker as bytes, and those for a number
 _Asked = TypeVar("_Asked", Filtering, Scoring)
 
 

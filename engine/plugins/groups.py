@@ -101,8 +101,9 @@ class Part:
         if self.by_row is None:
             by_row: Counts = self.dense()[self.domains.domain[:size]]
             return by_row
-        total = np.zeros(size)
-        total[list(self.by_row.counts)] = list(self.by_row.counts.values())
+        total, counts = np.zeros(size), self.by_row.counts
+        rows = np.fromiter(counts, np.intp, len(counts))
+        total[rows] = np.fromiter(counts.values(), np.int64, len(counts))
         return total
 
     def value(self, row: int) -> int:

@@ -385,15 +385,15 @@ class SoftConstraints(Groups):
         for domains in every_domain if self._spread.every_key else ():
             counted = [n if domain >= 0 else 0 for n, domain in zip(counted, domains, strict=True)]
         every, totals = all(counted), None
-        each = zip(self._measures, every_domain, every_count, strict=True)
-        for (by_host, skew), domains, counts in each:
+        for number, (by_host, skew) in enumerate(self._measures):
+            domains = every_domain[number]
             if by_host:
                 size = sum(counted)
             else:  # a node without the label is in the domain of the empty value
                 there = set(domains if every else compress(domains, counted))
                 size = len(there) - (-1 in there and 0 in there)
             weight = log(size + 2)
-            shares = [n * weight + skew for n in counts]
+            shares = [n * weight + skew for n in every_count[number]]
             if -1 in domains:
                 shares = [s if d >= 0 else 0.0 for s, d in zip(shares, domains, strict=True)]
             totals = shares if totals is None else [*map(add, totals, shares)]

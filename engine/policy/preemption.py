@@ -96,8 +96,8 @@ class PolicyPreemption:
         """The policies in their order."""
         self._rules = [rule for plan in plans for rule in plan.preempts]
         self._binders = [plan for plan in plans if plan.binds]
-        elastic = (rule for plan in plans for rule in plan.quotas if rule.core.elastic)
-        self._lending = next((Quota(rule, worlds) for rule in elastic), None)
+        quotas = [Quota(plan, rule, worlds) for plan in plans for rule in plan.quotas]
+        self._lending = next((one for one in quotas if one.rule.core.elastic), None)
         self._worlds = worlds
         self._kinds, self._budgets = Kinds(), Budgets()
         binds = [rule for plan in self._binders for rule in plan.binds]
@@ -121,7 +121,7 @@ class PolicyPreemption:
         orders = [key.value for core in cores for key in core.order]
         looks = [*guards, *(core.where for core in cores), *orders]
         # Once quotas refuse a pod nobody asks its nodes, which may be what keeps it from evicting.
-        self._quotas = [Quota(rule, worlds) for plan in plans for rule in plan.quotas]
+        self._quotas = quotas
         self._nodes = [_FREED, _NODE] if self._quotas else []
         self._edits = Edits(*looks, gpus=worlds.gpus).events(self._concerns)
 

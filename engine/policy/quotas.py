@@ -11,6 +11,7 @@ import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
+from hashlib import blake2b
 from typing import Final
 
 import numpy as np
@@ -61,11 +62,14 @@ _FREED: Final = Action.DELETE | Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_POD
 
 
 class Quota:
-    """One `quota:` line over the accounts of a cluster."""
+    """One `quota:` line of a policy over the accounts of a cluster."""
 
-    def __init__(self, rule: QuotaRule, worlds: Worlds) -> None:
+    def __init__(self, plan: Plan, rule: QuotaRule, worlds: Worlds) -> None:
         core = rule.core
         self.rule = rule
+        # Whose a pod is follows from a `let` and from parameters, too: of other ones nothing stays.
+        texts = repr((plan.source.text, plan.variant)).encode()
+        self._name = f"{rule.source.name} {rule.id} {blake2b(texts, digest_size=16).hexdigest()}"
         self._worlds = worlds
         own = Limits(dict(core.minimum), dict(core.maximum))
         self.follows = rule.owner_reads is not None
@@ -75,7 +79,7 @@ class Quota:
             # What ElasticQuotas say is of an account of its own: it knows their namespaces alone.
             BY_NAMESPACE
             if self._by_namespace and not (core.minimum or core.maximum)
-            else f"{rule.source.name} {rule.id} {rule.text}",
+            else self._name,
             own if core.minimum or core.maximum else None,
             of_namespaces=any(one.startswith("namespace.") for one in rule.owner_reads or ()),
         )
@@ -176,8 +180,7 @@ class Quota:
     def _codes(self, pods: PodColumns, snapshot: Snapshot) -> CodeColumn:
         """(P,) whose quota each pod is of, if that follows from the pod."""
         owner = self.owner(snapshot)
-        name = f"owner {self.rule.source.name} {self.rule.id} {self.rule.text}"
-        return pods.namespace_text(name, lambda pod: _text(owner(pod)))
+        return pods.namespace_text(f"owner {self._name}", lambda pod: _text(owner(pod)))
 
 
 def _text(key: Key | None) -> str | None:
@@ -222,7 +225,7 @@ class QuotaPlugin(PolicyPlugin):
 
     def __init__(self, plan: Plan, worlds: Worlds) -> None:
         super().__init__(plan, worlds)
-        self.quotas = [Quota(rule, worlds) for rule in plan.quotas]
+        self.quotas = [Quota(plan, rule, worlds) for rule in plan.quotas]
         self._plain = not plan.filters and not plan.prefilters
         self._follow = all(one.follows for one in self.quotas)
         self._elastic = any(one.rule.core.elastic for one in self.quotas)

@@ -186,7 +186,7 @@ class SchedulingQueue:
                 self._is_now(queued, pod)
                 self._move(queued, Wake.AFTER_BACKOFF, events[0].label if events else _UPDATED)
             case SubQueue.WAITING:
-                queued.pod = pod
+                self._is_now(queued, pod)
                 if events and self.on_waiting is not None:
                     self.on_waiting(queued, events)
             case _:

@@ -32,6 +32,7 @@ from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import MEMO_BYTES, Framework
 from engine.framework.snapshot import Cause
 from engine.framework.status import Status, unschedulable
+from engine.framework.ties import Ties
 from engine.objects import ContainerImage, Namespace, ObjectMeta
 from engine.plugins.registry import make_plugin
 from tests.builders import Cache, changed, default_plugins, make_node, make_pod
@@ -381,6 +382,21 @@ def test_ties_fall_alike_in_every_process_and_in_whatever_order_nodes_came():
         for first, seed in ((0, "1"), (123, "2"))
     }
     assert len(said) == 1
+
+
+@pytest.mark.parametrize("steps", [1, 7])
+def test_ties_are_those_of_a_new_process_however_nodes_came_and_went(steps):
+    cache, ties, chance = Cache(), Ties(), np.random.default_rng(steps)
+    there: list[str] = []
+    for i in range(210):
+        if there and chance.random() < 0.4:  # its row is used again
+            cache.remove_node(there.pop(int(chance.integers(len(there)))))
+        else:
+            there.append(f"n{i}")
+            cache.add_node(make_node(there[-1]))
+        if i % steps == 0:
+            snapshot = cache.snapshot(0.0)
+            assert ties.of(snapshot).tolist() == Ties().of(snapshot).tolist()
 
 
 # ---- what it costs -------------------------------------------------------------------------------

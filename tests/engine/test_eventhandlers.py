@@ -307,6 +307,34 @@ def test_an_assumed_pod_that_ends_frees_its_node(world: World, gone: bool) -> No
     assert not world.queue.requeue_error(queued)
 
 
+@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize("cpu", ["250m", "3"])
+def test_an_assumed_pod_whose_requests_change_before_its_binding_is_seen(
+    world: World, cpu: str, done: bool
+) -> None:
+    """It counts with what it was assumed with until the watch confirms it, then with what it has.
+
+    Source: kubernetes pkg/scheduler/backend/cache/cache.go, AddPod of an assumed pod.
+    """
+
+    def held() -> int:
+        return int(world.cache.nodes.requested("cpu")[0])
+
+    world.pods.on_add(pod())
+    queued = world.queue.pop()
+    assert queued is not None
+    world.cache.assume(queued.pod, "n1")
+    if done:  # the server has answered before the watch
+        world.queue.done("p")
+    world.pods.on_update(pod(), pod(cpu=cpu))
+    assert (held(), world.cache.is_assumed("p")) == (1000, True)
+    world.pods.on_update(pod(cpu=cpu), pod(cpu=cpu, on="n1"))
+    assert (held(), world.cache.is_assumed("p")) == ({"250m": 250, "3": 3000}[cpu], False)
+    world.pods.on_delete(pod(cpu=cpu, on="n1"))
+    assert held() == 0
+    assert "p" not in world.queue
+
+
 def test_an_update_of_a_pod_that_we_just_bound_does_not_queue_it_again(world: World) -> None:
     world.pods.on_add(pod())
     queued = world.queue.pop()

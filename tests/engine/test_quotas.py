@@ -818,6 +818,43 @@ async def test_a_quota_by_a_label_of_the_namespace_follows_its_edits():
     assert made.placed("two")
 
 
+@pytest.mark.parametrize("says", ["let team = pod.label[{}]", "param key = {}"])
+async def test_an_edit_of_what_a_quota_is_by_counts_all_pods_anew(says):
+    """The line of the quota itself stays, and with it its number and its text."""
+    by = "team" if "let" in says else "pod.label[$key]"
+    rules = f"{says}\nquota: by {by} max cpu 1\n"
+    made = Quotas(rules.format("a"))
+    for name, a in (("one", "x"), ("two", "y")):
+        made.comes(name, namespace="ns", cpu="1", labels={"a": a, "b": "x"})
+    await settle(made)
+    assert made.placed("one", "ns")
+    assert made.placed("two", "ns")
+    made.scheduler.use(chain({"p.policy": rules.format("b")}), None)
+    made.comes("three", namespace="ns", cpu="1", labels={"a": "z", "b": "x"})
+    await settle(made)
+    assert "quota of x: no more cpu: 2 used, 1 asked for" in made.words("three")
+
+
+async def test_namespaces_that_come_and_go_count_no_pods_but_their_own():
+    made = Quotas("quota: by namespace.label[team] max cpu 20\n")
+    made.handlers.namespaces.on_add(namespace("a", {"team": "x"}))
+    for number in range(3):
+        made.runs(f"r{number}", "a")
+    made.comes("new", namespace="a", cpu="1")
+    await settle(made)
+    [account] = made.cache.pods._ledgers.values()
+    made.handlers.namespaces.on_add(namespace("b", {}))
+    made.handlers.namespaces.on_update(namespace("b", {}), namespace("b", {"team": "y"}))
+    made.comes("other", namespace="b", cpu="1")
+    await settle(made)
+    assert [*made.cache.pods._ledgers.values()] == [account], "it is not counted anew"
+    assert {key: used["cpu"] for key, used in account.used.items()} == {"x": 4000, "y": 1000}
+    made.handlers.namespaces.on_update(namespace("a", {"team": "x"}), namespace("a", {"team": "y"}))
+    assert {key: used["cpu"] for key, used in account.used.items()} == {"y": 5000}
+    made.handlers.namespaces.on_delete(namespace("b", {"team": "y"}))
+    assert {key: used["cpu"] for key, used in account.used.items()} == {"y": 4000}
+
+
 @pytest.mark.parametrize("elastic", ["", " elastic"])
 async def test_a_quota_by_an_annotation_follows_the_edits_of_pods_on_nodes(elastic):
     made = Quotas(f"quota: by pod.annotation[team] min cpu 1 max cpu 1{elastic}\n")

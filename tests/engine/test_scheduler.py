@@ -764,6 +764,19 @@ async def test_a_gate_holds_its_limit_when_it_opens_for_many():
         assert len(world.edge.binds) == bound, (seconds, bound)
 
 
+async def test_a_gate_does_not_count_the_pod_whose_binding_was_refused():
+    """Nothing would open it again soon: the pod's own room is no news to itself."""
+    text = 'gate: count(cluster.pods where it.label licence=m) < 1 message "no seat is free"\n'
+    world = World({"seats.policy": text})
+    world.edge.bind_answers.append(REFUSED)
+    world.comes(labels={"licence": "m"})
+    await world.turn()
+    assert (world.assigned(), world.where()) == (None, SubQueue.BACKOFF)
+    assert [reason for _, reason, _ in world.edge.conditions] == ["SchedulerError"]
+    await world.turn(after=2.0)
+    assert world.assigned() == ("n1", True)
+
+
 def created_now(thing, clock):
     at = datetime.fromtimestamp(clock.time(), UTC).isoformat()
     return changed(thing, metadata={"creation_timestamp": at})

@@ -216,10 +216,13 @@ def test_a_sort_key_is_taken_again_when_the_pod_changes(queue: SchedulingQueue) 
     assert pop(queue).pod.name == "b"
 
 
-def test_a_pod_that_changes_is_of_another_gang(clock: ManualClock) -> None:
+@pytest.mark.parametrize("held", [False, True])
+def test_a_pod_that_changes_is_of_another_gang(clock: ManualClock, held: bool) -> None:
     hooks = QueueHooks(by_priority, gate, HINTS, kin=lambda pod: pod.pod.metadata.labels["of"])
     queue = SchedulingQueue(clock=clock, hooks=hooks, snapshot=nothing)
     queue.add(waiting("p", labels={"of": "a"}))
+    if held:
+        queue.hold(pop(queue))
     queue.update(waiting("p", labels={"of": "b"}))
     assert [len(queue.kin(key)) for key in "ab"] == [0, 1]
 
