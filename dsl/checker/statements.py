@@ -247,8 +247,8 @@ def preempt(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -
     with rules.inside(Place(pods=True)):
         if victims.values:
             where = rules.condition(victims.values[0], "`where`")
-            asks_each(rules, where)
         order = keys(rules, parts.get("victim_order"))
+        asks_each(rules, where, *(key.value for key in order))
     with rules.inside(Place(results=_VICTIMS)):
         pick = keys(rules, parts.get("pick"))
     limit, across = parts.get("victim_limit"), parts.get("across")
@@ -345,6 +345,7 @@ def quota(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -> 
             rules.warn("P316", what, parts[name], "end the line with  elastic   or leave it out")
     with rules.inside(Place(pods=True)):
         reclaim = keys(rules, parts.get("quota_reclaim"))
+        asks_each(rules, *(key.value for key in reclaim))
     message = rules.message(parts)
     rules.pod_only("a quota is asked before any node", *holes(message))
     within = [

@@ -21,7 +21,7 @@ from dsl.parser.told import BINDS, Refusal, closed, told
 from dsl.syntax import HEADS
 
 #: Signs that may be spare.
-_SPARE: Final = {**dict.fromkeys(",;:", "P023"), **dict.fromkeys(")]", "P002")}
+_SPARE: Final = {**dict.fromkeys(",;:=", "P023"), **dict.fromkeys(")]", "P002")}
 #: What is said of a row that says nothing itself.
 _SAYS: Final = {
     "P004": "there is no statement `{}`",

@@ -115,9 +115,9 @@ async def _ask(state: str, kubeconfig: str | None) -> tuple[str, Status, str, bo
             answer = (await session.request("GET", path)).checked()
         except NotFound as missing:
             raise click.ClickException(
-                f"ConfigMap {state}-status does not exist. A scheduler writes it if its"
-                f" configuration says `policies: state: {state}`, and again within a minute if it"
-                " was deleted. Give the `policies.state` of yours. Without one, `kubectl describe`"
+                f"ConfigMap {state}-status does not exist: no scheduler whose configuration says"
+                f" `policies: state: {state}` has started yet (one that runs writes it again within"
+                " a minute). If yours says another name, give that; without one, `kubectl describe`"
                 " of the ConfigMap of policies shows their state."
             ) from missing
         text, found = _read(answer, state)

@@ -34,7 +34,8 @@ _CONFIG_MAP = "policies"
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Its port; 0: a free one.")
 @click.option("--kubeconfig", type=options.WRITTEN,
               help="Where to write the kubeconfig.  [default: a temporary file]")  # fmt: skip
-@click.option("--scheduler/--no-scheduler", default=True, help="Run Berth on it, too.")
+@click.option("--scheduler/--no-scheduler", default=True, show_default=True,
+              help=f"Run Berth on it, too, by ConfigMap {_NAMESPACE}/{_CONFIG_MAP}.")  # fmt: skip
 def command(nodes: int, port: int, kubeconfig: Path | None, *, scheduler: bool) -> None:
     """Runs until SIGTERM or SIGINT."""
     log_to_stderr(logging.INFO, "%(asctime)s %(levelname).1s %(message)s")

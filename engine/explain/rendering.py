@@ -77,7 +77,7 @@ def _table(nodes: Sequence[Scored]) -> Iterator[str]:
     rows: list[tuple[str, list[str], str]] = [("", [one.node for one in nodes], "")]
     names = differing(nodes)
     same = [
-        f"{one.plugin} {one.score:g}"
+        f"{one.plugin} x{one.weight:g} {one.score:g}"
         for one in nodes[0].given
         if one.plugin not in names and one.score
     ]

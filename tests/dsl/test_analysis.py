@@ -81,6 +81,8 @@ def codes(text, **options):
         ("filter: node.os_image contains ubuntu or node.name like 'gpu_*'", ["P317"] * 2),
         ('param x = a\nfilter: node.label k="$x" or node.taint NoSchedule', ["P317"] * 2),
         ("filter: pod.name contains web and node.label a=b", ["P227"]),
+        ("preempt: victims where it.priority < 5 order pod.queued_at", ["P223"]),
+        ("quota: by pod.namespace min cpu 1 elastic reclaim pod.priority, it.name", ["P223"]),
         ("filter: node.cpu.requested / node.cpu.allocatable < 80", ["P222"]),
         ("filter: (load/max(load) ?? 0) < 80", ["P222"]),
         ("filter: rank(node.cpu.free) < 30", ["P222"]),

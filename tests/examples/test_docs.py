@@ -103,8 +103,12 @@ def test_commands_and_targets_that_are_named_exist():
     assert [name for name in targets if f"\n{name}:" not in makefile] == []
 
 
-def test_the_examples_are_in_the_style_that_the_readme_checks():
-    result = CliRunner().invoke(main, ["fmt", "--check", str(ROOT / "examples")])
+def test_the_examples_are_in_the_style_that_the_readme_checks(tmp_path):
+    for page in ("language", "tutorial"):
+        text = (ROOT / f"docs/{page}.md").read_text("utf-8")
+        for number, (kind, block) in enumerate(re.findall(r"```(policy\w*)\n(.*?)```", text, re.S)):
+            (tmp_path / f"{page}-{number}.{kind}").write_text(block)
+    result = CliRunner().invoke(main, ["fmt", "--check", str(ROOT / "examples"), str(tmp_path)])
     assert result.exit_code == 0, result.output
 
 

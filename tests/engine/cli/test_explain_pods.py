@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 
 import pytest
 import yaml
@@ -89,6 +90,14 @@ def test_a_pod_with_a_node_is_told_who_outvoted_whom(explained):
         "n2 scores 81 less: NodeResourcesFit -75, net.policy:2 -50;"
         " net.policy:3 +40, NodeResourcesBalancedAllocation +4 speak for it and are outvoted."
     ) in text
+
+
+def test_the_total_is_what_is_shown_with_its_weights(explained):
+    text = explained("pod", "default/web", *METRICS)
+    shown = re.findall(r"(\S+) x(\d+) +(\d+)", text)  # also of what all have alike
+    assert "TaintToleration" in {name for name, *_ in shown}
+    total = re.search(r"^  total +(\d+)", text, re.M)
+    assert sum(int(weight) * int(score) for _, weight, score in shown) == int(total[1])
 
 
 def test_the_same_for_programs(explained):
