@@ -152,7 +152,7 @@ class Drawn:
         """The claims that a controller makes for the pod's volumes; some names are another's."""
         meta, out = pod["metadata"], list[Json]()
         for volume in pod["spec"].get("volumes", ()) if "namespace" not in meta else ():
-            if "ephemeral" in volume and self.odds(7):
+            if "ephemeral" in volume and self.odds(4):
                 uid = meta.setdefault("uid", f"uid-{meta['name']}")
                 theirs = self.odds(1) and meta["name"] == "new"
                 owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "controller": True}
