@@ -29,7 +29,7 @@ from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable
 from engine.memo import Memo
 from engine.objects import Affinity, Node, NodeAffinity, NodeSelectorTerm
-from engine.plugins.hints import changed, now, on
+from engine.plugins.hints import now, on
 from engine.plugins.node_selector import (
     BYTES_PER_BYTE,
     NODE_NAME_FIELD,
@@ -130,7 +130,7 @@ class NodeAffinityPlugin:
         labels = Action.UPDATE_NODE_LABEL
         events = [on(Resource.NODE, Action.ADD | labels, now(Node, self._begins_to_match))]
         if self._added.required:  # kube-scheduler's hint asks what the pod's own terms said before
-            events.append(on(Resource.NODE, labels, changed(Node, self._is_added), ours=True))
+            events.append(on(Resource.NODE, labels, now(Node, self._is_added), ours=True))
         return Points(
             events=tuple(events),
             class_key=_key,
@@ -189,10 +189,10 @@ class NodeAffinityPlugin:
             return parsed.undecided(after)
         return before is None or not parsed.matches(before)
 
-    def _is_added(self, pod: PodInfo, before: Node, after: Node) -> bool:
+    def _is_added(self, pod: PodInfo, before: Node | None, after: Node) -> bool:
         """Whether the profile's terms begin to match a node that the pod's own match."""
-        added = self._added
-        return added.matches(after) and not added.matches(before) and _of(pod).matches(after)
+        began = before is not None and not self._added.matches(before)
+        return began and self._added.matches(after) and _of(pod).matches(after)
 
 
 def _key(pod: PodInfo, _: Snapshot | None = None) -> Hashable:

@@ -152,7 +152,7 @@ class Drawn:
         """The claims that a controller makes for the pod's volumes; some names are another's."""
         meta, out = pod["metadata"], list[Json]()
         for volume in pod["spec"].get("volumes", ()) if "namespace" not in meta else ():
-            if "ephemeral" in volume and self.odds(7):
+            if "ephemeral" in volume and self.odds(4):
                 uid = meta.setdefault("uid", f"uid-{meta['name']}")
                 theirs = self.odds(1) and meta["name"] == "new"
                 owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "controller": True}
@@ -480,7 +480,7 @@ class Drawn:
         modes = self.one(["ReadWriteOnce"], ["ReadWriteMany"], ["ReadWriteOncePod"])
         size = {"requests": {"storage": self.one("1Gi", "5Gi", "20Gi")}}
         out: Json = {"accessModes": modes, "resources": size}
-        out |= self.maybe(0.5, volumeMode=lambda: "Block", selector=self.selector)
+        out |= self.maybe(0.3, volumeMode=lambda: "Block", selector=self.selector)
         return out | self.maybe(
             9,
             storageClassName=lambda: self.one(
@@ -571,7 +571,7 @@ class Drawn:
             if self.odds(5):
                 terms[0]["matchExpressions"][0] |= {"key": HOST, "values": [self.one(*self.nodes)]}
             spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
-        if self.odds(0.7):
+        if self.odds(0.3):
             spec["claimRef"] = {"name": self.one("c0", "c1"), "namespace": "default"}
         # Of two zones such a disk has no region here, which is a stated difference.
         zones = ("a", "b") if "gcePersistentDisk" in spec else ("a", "b", "a__b")
