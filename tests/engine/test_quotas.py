@@ -835,6 +835,18 @@ async def test_an_edit_of_what_a_quota_is_by_counts_all_pods_anew(says):
     assert "quota of x: no more cpu: 2 used, 1 asked for" in made.words("three")
 
 
+async def test_two_instances_of_a_quota_count_by_their_own_parameters():
+    made = Quotas("score: 50\n")
+    text = "policy: t\nparam key = a\nquota: by pod.label[$key] max cpu 2\n"
+    files = {"p.policy": text, "u.policy": "use t (key = b) as other\n"}
+    made.scheduler.use(chain(files), None)
+    for name, a in (("one", "x"), ("two", "y"), ("three", "z")):
+        made.comes(name, namespace="ns", cpu="1", labels={"a": a, "b": "m"})
+        await settle(made)
+    assert made.placed("two", "ns")
+    assert not made.placed("three", "ns")
+
+
 async def test_namespaces_that_come_and_go_count_no_pods_but_their_own():
     made = Quotas("quota: by namespace.label[team] max cpu 20\n")
     made.handlers.namespaces.on_add(namespace("a", {"team": "x"}))
