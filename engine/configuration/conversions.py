@@ -103,7 +103,7 @@ def _network_traffic(args: Arguments) -> Converted:
         address = f"http://{address}" if ":" in address else f"http://{address}:9090"
     lost = (
         "the sum of a counter grows with the uptime of a node and is no bandwidth;"
-        " `use network-bandwidth` has what moves in a second",
+        " `use network-bandwidth` reads the rate",
     )
     return Converted(f'network-traffic (device = "{device}", range = {minutes})', lost, address)
 

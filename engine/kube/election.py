@@ -234,6 +234,8 @@ class Elector(Handler[Lease]):
             async with asyncio.timeout(limit):
                 mine = await self._take()
         except (KubeError, TimeoutError) as error:
+            if isinstance(error, Conflict) and limit is None:
+                return False  # another replica was quicker, as where several start together
             # A try that is cut short by the end of our time says nothing new.
             text = str(error) or self._said or _LATE
             if text != self._said:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import logging
 from random import Random
 
 import pytest
@@ -171,6 +172,18 @@ async def test_the_first_one_leads_and_renews(world):
     assert world.leases.spec["acquireTime"] == first["acquireTime"]
     assert world.leases.spec["renewTime"] > first["renewTime"]
     assert world.leases.asked.count("PUT") == 30, "every two seconds"
+
+
+def test_of_replicas_that_start_together_the_slower_one_has_nothing_to_warn_of(caplog):
+    @in_a_world
+    async def start(world):
+        one, two = world.replica("one"), world.replica("two")
+        await world.advance(3)
+        assert world.leases.asked.count("POST") == 2
+        assert [leads(one), leads(two)] == [True, False]
+
+    start()
+    assert [one.getMessage() for one in caplog.records if one.levelno > logging.INFO] == []
 
 
 @in_a_world
