@@ -165,15 +165,16 @@ def _victims(rule: plan.PreemptRule, answers: Answers) -> list[Look]:
 
 def _of_many(rule: plan.GangRule | plan.QuotaRule, answers: Answers) -> Look:
     """What a gang or a quota says of the pod: it stops it everywhere, on its node, or not."""
-    scene, gang, said, no = answers.scene, answers.gang, "", answers.rejections.values()
+    scene, gang, no = answers.scene, answers.gang, answers.rejections.values()
     stopped = place_of(rule) in {one.place for one in no} and not len(answers.candidates)
+    said = scene.pod.key
     if isinstance(rule, plan.QuotaRule):
-        applies = Quota(rule, scene.worlds).use(scene.pod, scene.snapshot).key is not None
+        [of] = [one for one in scene.plans if rule in one.quotas]
+        applies = Quota(of, rule, scene.worlds).use(scene.pod, scene.snapshot).key is not None
     elif applies := gang is not None and gang.gang.place == place_of(rule):
         said, waits = str(gang), gang.reserved + 1 < gang.gang.minimum
         stopped |= bool(scene.chosen) and waits and answers.permission[0] == "reject"
-    outcome = _verdict(not stopped) if applies else "abstained"
-    return Look("", said or scene.pod.key, outcome, scene.view())
+    return Look("", said, _verdict(not stopped) if applies else "abstained", scene.view())
 
 
 def values_of_rules(answers: Answers, nodes: tuple[str, ...], expected: Expected) -> Iterator[str]:

@@ -212,8 +212,7 @@ def as_json(report: Report, *, coverage: bool) -> str:
         | {name: outcomes[name] for name in OUTCOMES}
         for key, (rule, outcomes) in report.coverage.items()
     ]
-    told = {"tests": tests, "coverage": rules} if coverage else tests
-    return json.dumps(told, indent=2)
+    return json.dumps({"tests": tests, "coverage": rules} if coverage else tests, indent=2)
 
 
 def as_junit(report: Report) -> bytes:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.cli import main
-from engine.cli.check_journal import Changes, Outcome, told
+from engine.cli.check_journal import Changes, Outcome
 from engine.cli.replay import frameworks_of
 from engine.clock import ManualClock
 from engine.configuration.settings import Settings
@@ -621,9 +621,9 @@ def test_check_says_which_pods_of_a_journal_would_have_gone_elsewhere(journal, t
 
 
 def test_check_by_a_journal_lists_every_pod_that_would_have_gone_elsewhere():
-    changes = Changes()
+    changes = Changes(Path("journal"))
     changes.each.extend(Outcome(f"default/p{number}", "a", "b") for number in range(30))
-    *moved, counted = told(changes, Path("journal"), ())
+    *moved, counted = changes.told(())
     assert moved == [f"default/p{number}: was a, now b" for number in range(30)]
     assert counted.endswith("0 nowhere now, 0 nowhere before, 30 elsewhere")
 
