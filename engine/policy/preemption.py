@@ -96,7 +96,7 @@ class PolicyPreemption:
         """The policies in their order."""
         self._rules = [rule for plan in plans for rule in plan.preempts]
         self._binders = [plan for plan in plans if plan.binds]
-        quotas = [Quota(plan, rule, worlds) for plan in plans for rule in plan.quotas]
+        quotas = [Quota(rule, worlds) for plan in plans for rule in plan.quotas]
         self._lending = next((one for one in quotas if one.rule.core.elastic), None)
         self._worlds = worlds
         self._kinds, self._budgets = Kinds(), Budgets()

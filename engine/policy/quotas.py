@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dsl import ir
 from dsl.collective import Amounts, Limits, QuotaUse
+from dsl.making import mapped
 from dsl.plan import Plan, QuotaRule
 from engine.collective.quotas import (
     coming,
@@ -64,12 +65,13 @@ _FREED: Final = Action.DELETE | Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_POD
 class Quota:
     """One `quota:` line of a policy over the accounts of a cluster."""
 
-    def __init__(self, plan: Plan, rule: QuotaRule, worlds: Worlds) -> None:
+    def __init__(self, rule: QuotaRule, worlds: Worlds) -> None:
         core = rule.core
         self.rule = rule
         # Whose a pod is follows from a `let` and from parameters, too: of other ones nothing stays.
-        texts = repr((plan.source.text, plan.variant)).encode()
-        self._name = f"{rule.source.name} {rule.id} {blake2b(texts, digest_size=16).hexdigest()}"
+        whose = repr([_meaning(one) for one in (core.guard, core.by) if one is not None])
+        digest = blake2b(whose.encode(), digest_size=16).hexdigest()
+        self._name = f"{rule.source.name} {rule.id} {rule.text} {digest}"
         self._worlds = worlds
         own = Limits(dict(core.minimum), dict(core.maximum))
         self.follows = rule.owner_reads is not None
@@ -183,6 +185,11 @@ class Quota:
         return pods.namespace_text(f"owner {self._name}", lambda pod: _text(owner(pod)))
 
 
+def _meaning(part: ir.Core) -> object:
+    """Equal for what means the same, wherever it stands."""
+    return type(part).__name__, mapped(part, _meaning)
+
+
 def _text(key: Key | None) -> str | None:
     return key if key is None or isinstance(key, str) else repr(key)
 
@@ -225,7 +232,7 @@ class QuotaPlugin(PolicyPlugin):
 
     def __init__(self, plan: Plan, worlds: Worlds) -> None:
         super().__init__(plan, worlds)
-        self.quotas = [Quota(plan, rule, worlds) for rule in plan.quotas]
+        self.quotas = [Quota(rule, worlds) for rule in plan.quotas]
         self._plain = not plan.filters and not plan.prefilters
         self._follow = all(one.follows for one in self.quotas)
         self._elastic = any(one.rule.core.elastic for one in self.quotas)

@@ -169,8 +169,7 @@ def _of_many(rule: plan.GangRule | plan.QuotaRule, answers: Answers) -> Look:
     stopped = place_of(rule) in {one.place for one in no} and not len(answers.candidates)
     said = scene.pod.key
     if isinstance(rule, plan.QuotaRule):
-        [of] = [one for one in scene.plans if rule in one.quotas]
-        applies = Quota(of, rule, scene.worlds).use(scene.pod, scene.snapshot).key is not None
+        applies = Quota(rule, scene.worlds).use(scene.pod, scene.snapshot).key is not None
     elif applies := gang is not None and gang.gang.place == place_of(rule):
         said, waits = str(gang), gang.reserved + 1 < gang.gang.minimum
         stopped |= bool(scene.chosen) and waits and answers.permission[0] == "reject"

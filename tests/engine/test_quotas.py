@@ -835,6 +835,20 @@ async def test_an_edit_of_what_a_quota_is_by_counts_all_pods_anew(says):
     assert "quota of x: no more cpu: 2 used, 1 asked for" in made.words("three")
 
 
+async def test_an_edit_of_another_line_of_its_file_counts_no_pods_anew():
+    rules = "let team = pod.label[a]\nquota: by team max cpu 1\nscore: {}\n"
+    made = Quotas(rules.format(50))
+    made.comes("one", namespace="ns", cpu="1", labels={"a": "x"})
+    await settle(made)
+    before = set(made.cache.pods._ledgers.values())
+    made.scheduler.use(chain({"p.policy": "# of last week\n" + rules.format(60)}), None)
+    made.comes("two", namespace="ns", cpu="1", labels={"a": "x"})
+    await settle(made)
+    assert "quota of x: no more cpu: 1 used, 1 asked for" in made.words("two")
+    assert before
+    assert set(made.cache.pods._ledgers.values()) == before
+
+
 async def test_two_instances_of_a_quota_count_by_their_own_parameters():
     made = Quotas("score: 50\n")
     text = "policy: t\nparam key = a\nquota: by pod.label[$key] max cpu 2\n"
