@@ -108,6 +108,9 @@ def filled(each: int, **more: object) -> Json:
 ZONE_AFFINITY: Final = affinity("podAffinity", "required", [near(ZONE, "web")])
 HOST_ANTI: Final = affinity("podAntiAffinity", "required", [near(HOST, "alone")])
 PREFERRED: Final = affinity("podAffinity", "preferred", WEIGHED)
+ITS_NODE: Final = {"key": "metadata.name", "operator": "In", "values": ["node-00{1000+i%4000}"]}
+TERMS: Final = {"nodeSelectorTerms": [{"matchFields": [ITS_NODE]}]}
+ONE_NODE: Final = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": TERMS}}
 SOFT, HARD = spread("ScheduleAnyway"), spread("DoNotSchedule")
 NEW: Final = pod("new-{i}", "{100+i%400}m", "{100+i}Mi")
 HUNDRED: Final = pod("c-{i%100}", "{100+i%100}m", "{200+i%100}Mi")
@@ -124,6 +127,7 @@ WORKLOADS: Final[Mapping[str, tuple[Json, float, float]]] = {
     "preferred affinity": (workload(pod("web", affinity=PREFERRED)), 5_000, 50),
     "5,000 services": (workload(pod("svc-{i%5000}"), there=OLD, objects=SERVICES[1:]), 6_000, 5),
     "StatefulSet pods": (workload(pod("web-{i}"), there=OLD), 6_000, 5),
+    "DaemonSet pods": (workload(pod("each", affinity=ONE_NODE), there=OLD), 6_000, 1),
     "preemption, 4 pods a node": (filled(4), 400, 5),
     "preemption, 30 pods a node": (filled(30), 83, 5),
     "4 pods a node, budgets": (filled(4, objects=BUDGETS), 200, 5),
@@ -154,7 +158,7 @@ class Run:
     def __init__(self, document: Json) -> None:
         self.cache, self.clock, self.sharing = Cache(), ManualClock(), PodSharing()
         made = document["generate"]
-        names = [f"node-{i:05}" for i in range(made["nodes"])]
+        names = [f"node-{i:06}" for i in range(made["nodes"])]  # as the oracle's
         for i, name in enumerate(names):
             labels = {HOST: name, ZONE: f"zone-{i % made['zones']}"}
             sizes = {"cpu": made["cpu"], "memory": made["memory"], "pods": str(made["pods"])}
