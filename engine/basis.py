@@ -59,6 +59,7 @@ def queue_hooks(framework: AnyFramework, newest: Callable[[], Snapshot]) -> Queu
         order=framework.sorter,
         class_key=lambda pod: alike(framework, pod, newest()),
         kin=(lambda pod: framework.of(pod).kin(pod, newest())) if framework.gangs else None,
+        kin_by=framework.gangs,
     )
 
 

@@ -27,8 +27,8 @@ class Frameworks:
         """Whether PreEnqueue looks at more than the pod."""
         self.keys_volatile = any(one.keys_volatile for one in frameworks)
         """Whether `class_key` looks at more than the pod."""
-        self.gangs = any(one.gangs for one in frameworks)
-        """Whether a plugin knows gangs."""
+        self.gangs = frozenset[str]().union(*[one.gangs for one in frameworks])
+        """The plugins that know gangs."""
 
     def __iter__(self) -> Iterator[Framework]:
         """In the order of the profiles."""

@@ -97,8 +97,8 @@ class Framework:
         """Whether a plugin puts some candidates before others whatever their scores."""
         self._tiers = [(name, p.tiers) for name, p in plugins if p.tiers]
         self._gangs = [(name, p.gang, p.kin) for name, p in plugins if p.gang and p.kin]
-        self.gangs = bool(self._gangs)
-        """Whether a plugin knows gangs."""
+        self.gangs = frozenset([name for name, *_ in self._gangs])
+        """The plugins that know gangs."""
         self._post_filters = [(n, p.post_filter) for n, p in at("postFilter") if p.post_filter]
         self.has_post_filter = bool(self._post_filters)
         """Whether there is a PostFilter."""

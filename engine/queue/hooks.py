@@ -63,6 +63,7 @@ class QueueHooks:
         class_key: pods of one priority and preemption policy with equal keys are rejected by the
             same plugins, and their hints agree. None: no other pod is like it.
         kin: the key of the pod's gang, None if it is in none; None: there are no gangs.
+        kin_by: the plugins that `kin` asks.
     """
 
     sort_key: Callable[[PodInfo, float], SortKey]
@@ -73,6 +74,7 @@ class QueueHooks:
     order: object = None
     class_key: Callable[[PodInfo], Hashable] = lambda _: None
     kin: Callable[[PodInfo], Hashable] | None = None
+    kin_by: frozenset[str] = frozenset()
 
     @property
     def ordered_by(self) -> object:
@@ -199,14 +201,14 @@ class Kin:
     """The queue's pods by the key of their gang, in order of arrival: an index, nothing else."""
 
     def __init__(self, kin_of: Callable[[PodInfo], Hashable]) -> None:
-        """`kin_of` gives the key of a pod, None if it has none."""
-        self._kin_of = kin_of
+        self.kin_of = kin_of
+        """Gives the key of a pod, None if it has none."""
         self._pods: dict[Hashable, dict[QueuedPod, None]] = {}
         self._keys: dict[QueuedPod, Hashable] = {}
 
     def put(self, queued: QueuedPod) -> None:
         """The pod came or changed."""
-        key = self._kin_of(queued.pod)
+        key = self.kin_of(queued.pod)
         if key != self._keys.get(queued):
             self.drop(queued)
             if key is not None:

@@ -504,14 +504,16 @@ class SchedulingQueue:
 
         Gated pods are tested again; pods that a changed or vanished plugin rejected are queued, as
         will be those in flight. Active pods and those in backoff pass the new gates when they are
-        popped. Linear in all pods if the sort key is another.
+        popped. Linear in all pods if the sort key is another, or a plugin that knows gangs.
         """
         self._registrations = Registrations(hooks.hints)
         self._version += 1
         before, self._hooks = self._hooks.own, GuardedHooks(hooks, self._failed)
-        self._kin = Kin(self._hooks.kin)
-        for queued in self._pods.values():
-            self._kin.put(queued)
+        self._kin.kin_of = self._hooks.kin
+        if changed is None or changed & (before.kin_by | hooks.kin_by):
+            self._kin = Kin(self._hooks.kin)
+            for queued in self._pods.values():
+                self._kin.put(queued)
         if hooks.ordered_by != before.ordered_by:
             self._active_q.rekey(self._active_key)
             self._backoff_q.rekey(self._backoff_key)

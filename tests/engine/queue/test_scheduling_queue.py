@@ -227,6 +227,35 @@ def test_a_pod_that_changes_is_of_another_gang(clock: ManualClock, held: bool) -
     assert [len(queue.kin(key)) for key in "ab"] == [0, 1]
 
 
+def test_new_rules_ask_whose_gang_a_pod_is_only_if_those_of_gangs_changed(
+    clock: ManualClock,
+) -> None:
+    asked = []
+
+    def hooks(label: str, *by: str) -> QueueHooks:
+        def kin(pod: PodInfo) -> str | None:
+            asked.append(pod.name)
+            return (pod.pod.metadata.labels or {}).get(label)
+
+        return QueueHooks(by_priority, gate, HINTS, kin=kin, kin_by=frozenset(by))
+
+    queue = SchedulingQueue(clock=clock, hooks=hooks("of", "gangs"), snapshot=nothing)
+    queue.add(waiting("p", labels={"of": "a", "in": "b"}))
+    asked.clear()
+    queue.set_hooks(hooks("of", "gangs"), frozenset({"others"}))
+    assert (asked, len(queue.kin("a"))) == ([], 1)
+    queue.update(waiting("p", labels={"of": "c", "in": "b"}))
+    assert [len(queue.kin(key)) for key in "abc"] == [0, 0, 1]
+    queue.set_hooks(hooks("in", "gangs"), frozenset({"gangs"}))
+    assert [len(queue.kin(key)) for key in "abc"] == [0, 1, 0]
+    queue.set_hooks(hooks("of", "new"), frozenset({"new"}))
+    assert [len(queue.kin(key)) for key in "abc"] == [0, 0, 1]
+    queue.set_hooks(hooks("no"), frozenset({"new"}))
+    assert not queue.kin("c")
+    queue.set_hooks(hooks("in"), None)
+    assert len(queue.kin("b")) == 1
+
+
 def test_everything_wakes_everybody(queue: SchedulingQueue) -> None:
     queued = fail(queue, waiting("p"), frozenset({"Deaf"}))
     assert queue.move(EVERYTHING) == 1
