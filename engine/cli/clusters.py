@@ -90,7 +90,9 @@ def from_files(
     return Cluster(lab, _by_key(there), notes)
 
 
-async def from_server(kubeconfig: str | None, settings: Settings, *, usual: bool) -> Cluster:
+async def from_server(
+    kubeconfig: str | None, context: str | None, settings: Settings, *, usual: bool
+) -> Cluster:
     """What a running cluster has now: it is asked once, and nothing is written.
 
     `usual`: where the settings name no policies, those of the usual ConfigMap are taken.
@@ -101,7 +103,8 @@ async def from_server(kubeconfig: str | None, settings: Settings, *, usual: bool
     """
     clock = SystemClock()
     notes: list[str] = []
-    async with await Session.connect(kubeconfig or settings.kubeconfig, clock=clock) as session:
+    kubeconfig = kubeconfig or settings.kubeconfig
+    async with await Session.connect(kubeconfig, context, clock=clock) as session:
         hosts = await list_all(session, nodes())
         there = await list_all(session, pods())
         if usual and not settings.berth.policies.has_sources and await _has_usual(session):

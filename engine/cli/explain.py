@@ -50,6 +50,7 @@ example through a port-forward to the leader.
               help="Manifests instead of a cluster.")  # fmt: skip
 @click.option("--journal", type=options.READABLE, help="A journal of `berth run --record`.")
 @options.KUBECONFIG
+@options.CONTEXT
 @click.option("--config", metavar="FILE", help="Configuration file, as for berth run.")
 @click.option("--policies", metavar="PATH", help="Folder of policies in force, or one file.")
 @click.option("--policy-configmap", metavar="NS/NAME", help="ConfigMap of policies in force.")

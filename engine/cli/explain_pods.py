@@ -43,6 +43,7 @@ class Request:
     paths: tuple[Path, ...]
     journal: Path | None
     kubeconfig: str | None
+    context: str | None
     config: str | None
     flags: dict[str, str | None]
     metrics: tuple[str, ...]
@@ -70,7 +71,10 @@ def _cluster(request: Request) -> Cluster:
     settings = with_flags(load(request.config), request.flags)
     if request.paths:
         return from_files(request.paths, settings, request.metrics, request.now)
-    return run_in_loop(from_server(request.kubeconfig, settings, usual=request.config is None))
+    asked = from_server(
+        request.kubeconfig, request.context, settings, usual=request.config is None
+    )
+    return run_in_loop(asked)
 
 
 def _print(

@@ -58,6 +58,7 @@ _binding: Final = msgspec.json.Decoder(_Binding)
 @click.option("--monitoring", is_flag=True, help="With ServiceMonitor, alerts and dashboard.")
 @click.option("--webhook", is_flag=True, help="With the admission webhook.")
 @options.KUBECONFIG
+@options.CONTEXT
 @reported(KubeError, ConnectionError)
 def command(
     *,
@@ -67,6 +68,7 @@ def command(
     monitoring: bool,
     webhook: bool,
     kubeconfig: str | None,
+    context: str | None,
 ) -> None:
     """What is there already is changed as `kubectl apply --server-side` would; policies stay."""
     if not _LABEL.fullmatch(namespace):
@@ -81,7 +83,7 @@ def command(
             "--image is required: the image that deploy/Dockerfile builds, where your nodes can"
             " pull it; --dry-run prints the manifests without"
         )
-    asyncio.run(_apply(text, kubeconfig))
+    asyncio.run(_apply(text, kubeconfig, context))
 
 
 def manifests(*, image: str | None, namespace: str, more: Sequence[str] = ()) -> str:
@@ -106,9 +108,9 @@ def _folder() -> Traversable:
     return shipped if shipped.is_dir() else files("engine") / ".." / "deploy" / "kustomize"
 
 
-async def _apply(text: str, kubeconfig: str | None) -> None:
+async def _apply(text: str, kubeconfig: str | None, context: str | None) -> None:
     items = [one for one in yaml.safe_load_all(text) if one]
-    async with await Session.connect(kubeconfig, clock=SystemClock()) as session:
+    async with await Session.connect(kubeconfig, context, clock=SystemClock()) as session:
         for item in items:
             await _check_whose(session, item)
         for item in items:

@@ -44,6 +44,7 @@ _PROBE: Final = SignalSpec("probe", "vector(1)")
 
 @click.command("inventory", help="Save the labels, namespaces and images of a cluster.")
 @options.KUBECONFIG
+@options.CONTEXT
 @click.option("-o", "output", type=options.FILE, help="File to write.  [default: stdout]")
 @click.option("--prometheus-url", "url", metavar="URL", help="Query the bundled metrics, too.")
 @click.option(
@@ -52,13 +53,17 @@ _PROBE: Final = SignalSpec("probe", "vector(1)")
 )  # fmt: skip
 @reported(ConfigError, KubeError, ConnectionError)
 def command(
-    kubeconfig: str | None, output: Path | None, url: str | None, files: tuple[Path, ...]
+    kubeconfig: str | None,
+    context: str | None,
+    output: Path | None,
+    url: str | None,
+    files: tuple[Path, ...],
 ) -> None:
     """Asks once and ends; changes nothing in the cluster."""
     if files and url is None:
         raise click.UsageError("--policies needs --prometheus-url")
     specs = [] if url is None else metrics_of(files)
-    found = asyncio.run(_ask(kubeconfig, url, specs))
+    found = asyncio.run(_ask(kubeconfig, context, url, specs))
     text = json.dumps(found, ensure_ascii=False, indent=1)
     if output is None:
         click.echo(text)
@@ -83,9 +88,9 @@ def metrics_of(paths: Sequence[Path]) -> list[MetricSpec]:
 
 
 async def _ask(
-    kubeconfig: str | None, url: str | None, specs: Sequence[MetricSpec]
+    kubeconfig: str | None, context: str | None, url: str | None, specs: Sequence[MetricSpec]
 ) -> dict[str, Any]:
-    async with await Session.connect(kubeconfig) as session:
+    async with await Session.connect(kubeconfig, context) as session:
         nodes = await list_all(session, resources.nodes())
         found = await take(session, nodes)
         if url is not None:

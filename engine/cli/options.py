@@ -32,6 +32,7 @@ KUBECONFIG: Final = click.option(
     metavar="FILE",
     help="Kubeconfig of the cluster; else the pod's service account, $KUBECONFIG, ~/.kube/config.",
 )
+CONTEXT: Final = click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
 FORMAT: Final = click.option(
     "--format",
     "style",

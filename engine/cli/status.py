@@ -64,17 +64,18 @@ NAMESPACE/NAME is `policies.state` of the scheduler's configuration.  [default: 
 """)  # fmt: skip
 @click.argument("state", default="berth-system/berth", metavar="[NAMESPACE/NAME]")
 @options.KUBECONFIG
-@click.option("--json", "as_json", is_flag=True, help="Print the JSON of the ConfigMap.")
+@options.CONTEXT
+@options.FORMAT
 @reported(KubeError, ConnectionError)
-def command(state: str, kubeconfig: str | None, *, as_json: bool) -> None:
+def command(state: str, kubeconfig: str | None, context: str | None, style: str) -> None:
     """STATE is `policies.state` of the configuration.
 
     Exits with 1 if a source is not in force, the leader is refused what it needs, or nobody leads.
     """
     if state.count("/") != 1 or not all(state.split("/")):
         raise click.UsageError(f"{state!r} is not NAMESPACE/NAME, as `policies.state` has it")
-    text, found, leader, leads = asyncio.run(_ask(state, kubeconfig))
-    if as_json:
+    text, found, leader, leads = asyncio.run(_ask(state, kubeconfig, context))
+    if style == "json":
         click.echo(text)
         if not leads:
             click.echo(plain(leader), err=True)
@@ -106,11 +107,13 @@ def _show(found: Status, leader: str) -> None:
         click.echo(f"\nNamespaces with policies of their own: {found.tenants}, {refused}.")
 
 
-async def _ask(state: str, kubeconfig: str | None) -> tuple[str, Status, str, bool]:
+async def _ask(
+    state: str, kubeconfig: str | None, context: str | None
+) -> tuple[str, Status, str, bool]:
     """The status as it is and as it is read; who leads, and whether anybody does."""
     namespace, _, name = state.partition("/")
     path = f"/api/v1/namespaces/{segment(namespace)}/configmaps/{segment(f'{name}-status')}"
-    async with await Session.connect(kubeconfig, clock=SystemClock()) as session:
+    async with await Session.connect(kubeconfig, context, clock=SystemClock()) as session:
         try:
             answer = (await session.request("GET", path)).checked()
         except NotFound as missing:

@@ -25,7 +25,7 @@ from kubernetes.aio.config.kube_config import (
 )
 
 from engine.text import wire
-from engine.text.display import cause, one_line
+from engine.text.display import cause, nearest, one_line
 
 _SAID: Final = 300
 _CERTIFICATES: Final = frozenset(
@@ -60,7 +60,9 @@ class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
 
     _user: Any
 
-    def __init__(self, kubeconfig: str | Mapping[str, object]) -> None:
+    def __init__(
+        self, kubeconfig: str | Mapping[str, object], context: str | None = None
+    ) -> None:
         try:
             read = (
                 KubeConfigMerger(kubeconfig).config
@@ -71,7 +73,7 @@ class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
             raise ConfigException(
                 "it is not a kubeconfig with clusters, users and contexts"
             ) from error
-        super().__init__(config_dict=read, config_base_path=None)
+        super().__init__(config_dict=read, active_context=context, config_base_path=None)
         if self._user is None:
             if named := self._current_context["context"].safe_get("user"):
                 raise ConfigException(f"the context names user {named!r}, which does not exist")
@@ -83,6 +85,18 @@ class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
             if file.is_file() and file.read_text().strip():
                 kept = {key: one for key, one in self._user.value.items() if key != "token"}
                 self._user = ConfigNode("user", kept, self._user.path)
+
+    def set_active_context(self, context_name: str | None = None) -> None:
+        """See the client's own, which says of a name that is not there that the file is wrong.
+
+        Raises:
+            ConfigException: there is no such context.
+        """
+        contexts = self._config["contexts"]
+        if context_name is not None and contexts.get_with_name(context_name, safe=True) is None:
+            near = nearest(context_name, [str(one["name"]) for one in contexts.value])
+            raise ConfigException(f"context {context_name!r} does not exist{near}")
+        super().set_active_context(context_name)
 
     async def load_and_set(self, client_configuration: object) -> None:
         """See the client's own.

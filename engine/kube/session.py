@@ -139,28 +139,34 @@ class Session:
     async def connect(
         cls,
         kubeconfig: str | Path | Mapping[str, object] | None = None,
+        context: str | None = None,
         *,
         clock: Clock | None = None,
     ) -> Session:
         """The usual order: what is given, else the pod's service account, else $KUBECONFIG.
 
+        Service accounts have no contexts: who names one means a kubeconfig.
+
         Raises:
             KubeconfigError: none of them can be used; the text says why.
         """
-        if kubeconfig is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        if kubeconfig is context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
             return await cls.in_cluster(clock=clock)
         if kubeconfig is None:
             kubeconfig = os.environ.get("KUBECONFIG") or "~/.kube/config"
-        return await cls.from_kubeconfig(kubeconfig, clock=clock)
+        return await cls.from_kubeconfig(kubeconfig, context, clock=clock)
 
     @classmethod
     async def from_kubeconfig(
         cls,
         kubeconfig: str | Path | Mapping[str, object],
+        context: str | None = None,
         *,
         clock: Clock | None = None,
     ) -> Session:
         """From a kubeconfig: its path (or several, as in $KUBECONFIG) or its content.
+
+        `context` is the name of one in it; else its current context is taken.
 
         Raises:
             KubeconfigError: it cannot be read or used.
@@ -175,7 +181,7 @@ class Session:
 
         async def load(configuration: Configuration) -> None:
             if not kept:
-                kept.append(Loader(given))
+                kept.append(Loader(given, context))
             await kept[0].load_and_set(configuration)
 
         return await cls._loaded(name, load, clock)
@@ -414,12 +420,9 @@ def _with(path: str, params: Mapping[str, str] | None) -> str:
 
 def _existing(paths: str) -> str:
     """The files among `paths`, which are separated as in $KUBECONFIG."""
-    found = [p for p in paths.split(os.pathsep) if p and Path(p).expanduser().is_file()]
+    found = [p for p in paths.split(os.pathsep) if p and Path(p).expanduser().exists()]
     if not found:
-        is_there = Path(paths).expanduser().exists()
-        raise KubeconfigError(
-            f"no kubeconfig: {paths} {'is not a file' if is_there else 'does not exist'}"
-        )
+        raise KubeconfigError(f"no kubeconfig: {paths} does not exist")
     return os.pathsep.join(found)
 
 

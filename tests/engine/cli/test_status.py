@@ -67,7 +67,7 @@ def test_nothing_in_force_is_said(tmp_path):
 
 def test_as_json(tmp_path):
     text = json.dumps(status(GOOD) | {"awaits": ["jobs.batch"]})
-    assert shown(tmp_path, text, "--json").output == f"{text}\n", "all of it"
+    assert shown(tmp_path, text, "--format=json").output == f"{text}\n", "all of it"
 
 
 HELD = {"holderIdentity": "pod-a", "leaseDurationSeconds": 15}
@@ -89,7 +89,7 @@ def test_whether_anybody_decides_by_it(tmp_path, lease, said, code):
     done = shown(tmp_path, text, lease=lease)
     assert said in done.output
     assert done.exit_code == code
-    done = shown(tmp_path, text, "--json", lease=lease)
+    done = shown(tmp_path, text, "--format=json", lease=lease)
     assert (done.stdout, done.exit_code) == (f"{text}\n", code)
     assert (said in done.stderr) is (code == 1), "what the exit code is about"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import ssl
 from base64 import b64encode
@@ -1157,6 +1158,31 @@ class TestConfiguration:
         assert "\n" not in str(caught.value)
         assert str(path) in str(caught.value)
         assert text in str(caught.value)
+
+    async def test_a_context_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        config = kubeconfig("http://127.0.0.1:1")
+        other = kubeconfig("http://127.0.0.1:2")
+        config["clusters"] += [{**other["clusters"][0], "name": "k2"}]
+        config["contexts"] += [{"name": "c2", "context": {"cluster": "k2", "user": "u"}}]
+        (tmp_path / "config").write_text(yaml.safe_dump(config))
+        for said, server in ((None, "http://127.0.0.1:1"), ("c2", "http://127.0.0.1:2")):
+            async with await Session.connect(tmp_path / "config", said) as session:
+                assert session.server == server
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        async with await Session.connect(context="c2") as session:
+            assert session.server == "http://127.0.0.1:2", "not the service account of the pod"
+        with pytest.raises(KubeconfigError, match="context 'c3' does not exist"):
+            await Session.connect(context="c3")
+
+    async def test_a_pipe_is_read(self):
+        """As a shell writes `--kubeconfig <(...)`."""
+        end, begin = os.pipe()
+        with os.fdopen(begin, "w") as pipe:
+            yaml.safe_dump(kubeconfig("http://127.0.0.1:1"), pipe)
+        async with await Session.connect(f"/dev/fd/{end}") as session:
+            assert session.server == "http://127.0.0.1:1"
+        os.close(end)
 
     async def test_who_has_no_home_is_told_so(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr("os.path.expanduser", str)
