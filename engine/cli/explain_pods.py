@@ -71,9 +71,7 @@ def _cluster(request: Request) -> Cluster:
     settings = with_flags(load(request.config), request.flags)
     if request.paths:
         return from_files(request.paths, settings, request.metrics, request.now)
-    asked = from_server(
-        request.kubeconfig, request.context, settings, usual=request.config is None
-    )
+    asked = from_server(request.kubeconfig, request.context, settings, usual=request.config is None)
     return run_in_loop(asked)
 
 

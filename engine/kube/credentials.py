@@ -60,9 +60,7 @@ class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
 
     _user: Any
 
-    def __init__(
-        self, kubeconfig: str | Mapping[str, object], context: str | None = None
-    ) -> None:
+    def __init__(self, kubeconfig: str | Mapping[str, object], context: str | None = None) -> None:
         try:
             read = (
                 KubeConfigMerger(kubeconfig).config
