@@ -39,6 +39,9 @@ EVERYTHING = (
     "--set=tolerations[0].operator=Exists",
     "--set=serviceMonitor.labels.release=prometheus",
     "--set=commonLabels.owner=platform",
+    "--set=serviceMonitor.labels.owner=platform",
+    "--set=dashboard.labels.owner=platform",
+    "--set=prometheusRule.labels.owner=platform",
     "--set=podLabels.team=platform",
     "--set=podAnnotations.team=platform",
     "--set=extraEnv[0].name=HTTPS_PROXY",
@@ -92,6 +95,9 @@ def test_helm_finds_nothing_to_complain_about():
         ("--set-string=fullnameOverride=on", "fullnameOverride"),
         ("--set-string=fullnameOverride=1e3", "fullnameOverride"),
         ("--set=extraEnv[0].value=x", "extraEnv"),
+        (r"--set=commonLabels.helm\.sh/chart=x", "commonLabels"),
+        (r"--set=podLabels.app\.kubernetes\.io/name=x", "podLabels"),
+        ("--set=podAnnotations.checksum/config=x", "podAnnotations"),
     ],
 )
 def test_values_that_cannot_work_are_refused(flag, said):
@@ -287,6 +293,11 @@ def test_alerts_are_about_the_schedulers_of_their_release_and_where_there_are_no
             ["--set=berth.policies.sources[0].configMap=berth-system/a"],
             ["berth status berth-system/berth"],
             ["edit configmap"],
+        ),
+        (
+            ["--set=scheduler.profiles=null", r"--set=policies.files.a\.policy=mode: off"],
+            ["spec.schedulerName: berth.", "until an upgrade writes policies.files anew"],
+            [],
         ),
         (
             ["--set=scheduler.leaderElection.leaderElect=false"],

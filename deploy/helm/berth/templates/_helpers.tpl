@@ -43,6 +43,11 @@ app.kubernetes.io/instance: {{ toYaml .Release.Name }}
 {{ include "berth.versionLabels" . }}
 {{- end }}
 
+{{- /* And more, which may be among commonLabels, too: a key that stands twice is refused. */}}
+{{- define "berth.labelsWith" -}}
+{{ toYaml (mustMergeOverwrite (include "berth.labels" (first .) | fromYaml) (last . | default dict)) }}
+{{- end }}
+
 {{- /* A version such as 0.1.0+g1a2b3c4 is no label and no tag as it stands. */}}
 {{- define "berth.versionLabels" -}}
 app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | quote }}
