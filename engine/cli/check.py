@@ -150,7 +150,12 @@ def _configured(job: _Job, path: Path, files: tuple[Path, ...]) -> tuple[Path, .
     sources = berth.policies.all_sources
     if len(sources) != 1 or sources[0].dir is None:
         many = "several sources" if len(sources) > 1 else "no folder"
-        raise click.UsageError(f"{path} names {many} of policies; name the files to check")
+        more = ""
+        if len(sources) == 1 and sources[0].config_map is not None:
+            namespace, _, name = sources[0].config_map.partition("/")
+            asked = f"kubectl --namespace {namespace} get configmap {name} --output yaml"
+            more = f", or check those in force:  {asked} | berth check --chain --config {path} -"
+        raise click.UsageError(f"{path} names {many} of policies; name the files to check{more}")
     job.chain = job.complete = True
     return (Path(sources[0].dir),)
 

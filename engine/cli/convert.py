@@ -106,6 +106,12 @@ def converted(source: Path) -> _Found:
         found.lost.append(f"default weights: {weights}")
     with reported(ConfigError):
         parse(str(source), SchedulerDocument, found.scheduler)
+    connection = found.scheduler.get("clientConnection") or {}
+    if file := connection.get("kubeconfig"):
+        found.lost.append(
+            f"clientConnection.kubeconfig: {file} is kept; its user needs Berth's permissions"
+            " (berth install --dry-run prints them), and a Berth in a pod goes without it"
+        )
     # To Berth no profile is one of its own name.
     profiles = found.scheduler["profiles"] = found.scheduler.get("profiles") or [{}]
     profiles[0].setdefault("schedulerName", "default-scheduler")

@@ -72,6 +72,8 @@ example through a port-forward to the leader.
 def command(words: tuple[str, ...], style: str, now: str | None, **given: Any) -> None:  # noqa: ANN401 - click's options by name
     """One word is of the language; two are `pod` or `node` and a name."""
     if len(words) == 1 and words[0] not in _SUBJECTS:
+        if style == "json":
+            raise click.UsageError("--format json is for pod NS/NAME and node NAME")
         _word(words[0])
         return
     subject, *names = words

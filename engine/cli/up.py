@@ -26,6 +26,8 @@ from engine.embedded import EmbeddedCluster
 
 _NAMESPACE = "berth-system"
 _CONFIG_MAP = "policies"
+_NO_RULE = "# No rule, and off: add your policies as further keys NAME.policy.\nmode: off\n"
+"""As in a fresh installation: a scheduler without any policy places no pod."""
 
 
 @click.command("up", help="Keep an embedded cluster running to try things on.")
@@ -70,7 +72,7 @@ async def _up(
             "configmaps",
             {
                 "metadata": {"name": _CONFIG_MAP, "namespace": _NAMESPACE},
-                "data": {"empty.policy": "# no rule yet: edit me\n"},
+                "data": {"none.policy": _NO_RULE},
             },
             namespace=_NAMESPACE,
         )

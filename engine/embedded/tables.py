@@ -66,9 +66,10 @@ def _column(name: str) -> Object:
 
 
 def _age(stamp: str | None, now: float) -> str:
-    if not stamp:
+    try:
+        return human_age(now - datetime.fromisoformat(stamp or "").timestamp())
+    except (TypeError, ValueError):  # not all kinds are checked as they are written
         return "<unknown>"
-    return human_age(now - datetime.fromisoformat(stamp).timestamp())
 
 
 def _created(item: Object, now: float) -> str:

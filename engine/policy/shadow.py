@@ -95,7 +95,7 @@ class Tally:
 
 def _by_rule(rules: Mapping[str, int]) -> str:
     most = sorted(rules.items(), key=lambda one: (-one[1], one[0]))
-    shown = ", ".join(f"{place} {times}" for place, times in most[:_SHOWN])
+    shown = ", ".join(f"{times} by {place}" for place, times in most[:_SHOWN])
     return f" ({shown}{', ...' if len(most) > _SHOWN else ''})"
 
 

@@ -26,7 +26,7 @@ from engine.embedded.errors import ApiError
 from engine.embedded.nodes import SimulatedNodes
 from engine.embedded.protobuf import decode
 from engine.embedded.resources import BY_PLURAL
-from engine.embedded.tables import human_age
+from engine.embedded.tables import human_age, table
 
 FAST = Pace(kubelet_seconds=0.001, signal_seconds=0.001, bookmark_seconds=0.05)
 PODS = BY_PLURAL["pods"]
@@ -344,3 +344,10 @@ def test_protobuf_of_a_config_map() -> None:
 )
 def test_ages_read_as_kubectl_writes_them(seconds: float, text: str) -> None:
     assert human_age(seconds) == text
+
+
+@pytest.mark.parametrize("stamp", ["yesterday", 5, "2026-13-01T00:00:00Z"])
+def test_what_is_no_time_has_an_unknown_age(stamp: object) -> None:
+    event = {"metadata": {"name": "e"}, "lastTimestamp": stamp}
+    [row] = table("events", [event], 0.0, 1)["rows"]
+    assert row["cells"][0] == "<unknown>"

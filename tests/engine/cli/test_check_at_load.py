@@ -151,6 +151,13 @@ def test_a_configuration_that_cannot_be_used(file):
     assert check().exit_code == 2
 
 
+def test_who_has_policies_in_a_configmap_is_told_how_to_check_them(file):
+    berth = "apiVersion: berth.dev/v1\nkind: BerthConfiguration\npolicies: {configMap: a/b}\n"
+    result = check("--config", file("c.yaml", berth))
+    asked = "kubectl --namespace a get configmap b --output yaml | berth check --chain --config"
+    assert (result.exit_code, asked in result.stderr) == (2, True)
+
+
 def test_the_only_source_is_what_there_is_to_check(file):
     file("rules/a.policy", GOOD)
     one = "apiVersion: berth.dev/v1\nkind: BerthConfiguration\n"

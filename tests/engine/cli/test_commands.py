@@ -388,6 +388,11 @@ def test_explain_prints_the_page_of_a_code():
         assert (result.exit_code, result.stdout) == (0, page.read_text("utf-8").rstrip() + "\n")
 
 
+def test_a_page_is_no_json():
+    result = berth("explain", "P203", "--format=json")
+    assert (result.exit_code, "--format json is for pod" in result.stderr) == (2, True)
+
+
 def test_explain_of_a_code_that_was_split_names_the_new_ones():
     result = berth("explain", "P004")
     assert result.exit_code == 0

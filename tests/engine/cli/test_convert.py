@@ -83,6 +83,12 @@ def test_what_the_stock_scheduler_reads_stays_as_it_is(world):
     assert world.told() == []
 
 
+def test_whose_rights_a_kubeconfig_has_is_asked(world):
+    world.write(profile("packed"), clientConnection={"kubeconfig": "/etc/k/scheduler.conf"})
+    [said] = world.told()
+    assert said.startswith("clientConnection.kubeconfig: /etc/k/scheduler.conf is kept; its user ")
+
+
 def test_a_plugin_that_asks_prometheus_becomes_a_policy_of_the_same_weight(world):
     args = {"ip": "10.0.0.3", "deviceName": "ens3", "timeRange": 5}
     world.write(profile("net", NETWORK, NetworkTraffic=args))

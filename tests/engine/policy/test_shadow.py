@@ -164,7 +164,7 @@ async def test_what_is_known_is_told_soon_and_then_each_minute_if_it_has_changed
     await made.world.turn()
     (said,) = made.told
     assert said.startswith(
-        "shadow of p1: of 1 pods: would have rejected the node (p1.policy:2 1); "
+        "shadow of p1: of 1 pods: would have rejected the node (1 by p1.policy:2); "
     )
     assert said.endswith("; 1 pods elsewhere, 0 nowhere, such as default/a on n1 instead of n3")
     await made.places("b")
