@@ -91,10 +91,10 @@ class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
             ConfigException: there is no such context.
         """
         contexts = self._config["contexts"]
-        if context_name is not None and contexts.get_with_name(context_name, safe=True) is None:
+        if context_name and contexts.get_with_name(context_name, safe=True) is None:
             near = nearest(context_name, [str(one["name"]) for one in contexts.value])
             raise ConfigException(f"context {context_name!r} does not exist{near}")
-        super().set_active_context(context_name)
+        super().set_active_context(context_name or None)
 
     async def load_and_set(self, client_configuration: object) -> None:
         """See the client's own.

@@ -145,14 +145,15 @@ class Session:
     ) -> Session:
         """The usual order: what is given, else the pod's service account, else $KUBECONFIG.
 
-        Service accounts have no contexts: who names one means a kubeconfig.
+        Service accounts have no contexts: who names one means a kubeconfig. As to kubectl, an
+        empty text is none.
 
         Raises:
             KubeconfigError: none of them can be used; the text says why.
         """
-        if kubeconfig is context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        if not kubeconfig and not context and os.environ.get("KUBERNETES_SERVICE_HOST"):
             return await cls.in_cluster(clock=clock)
-        if kubeconfig is None:
+        if not kubeconfig:
             kubeconfig = os.environ.get("KUBECONFIG") or "~/.kube/config"
         return await cls.from_kubeconfig(kubeconfig, context, clock=clock)
 

@@ -1165,12 +1165,16 @@ class TestConfiguration:
         config["clusters"] += [{**other["clusters"][0], "name": "k2"}]
         config["contexts"] += [{"name": "c2", "context": {"cluster": "k2", "user": "u"}}]
         (tmp_path / "config").write_text(yaml.safe_dump(config))
-        for said, server in ((None, "http://127.0.0.1:1"), ("c2", "http://127.0.0.1:2")):
+        for said, server in (
+            (None, "http://127.0.0.1:1"),
+            ("", "http://127.0.0.1:1"),
+            ("c2", "http://127.0.0.1:2"),
+        ):
             async with await Session.connect(tmp_path / "config", said) as session:
                 assert session.server == server
         monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-        async with await Session.connect(context="c2") as session:
+        async with await Session.connect("", context="c2") as session:
             assert session.server == "http://127.0.0.1:2", "not the service account of the pod"
         with pytest.raises(KubeconfigError, match="context 'c3' does not exist"):
             await Session.connect(context="c3")
