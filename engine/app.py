@@ -92,6 +92,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     serving: ServerOptions | None = None
     advises: bool = False
     """It decides nothing, and answers another scheduler as an extender."""
+    context: str | None = None
+    """Of the kubeconfig; else its current one."""
 
 
 class Hooks(msgspec.Struct):
@@ -179,7 +181,7 @@ class App:
         host = socket.gethostname()
         async with served(self._options.serving, self._endpoints, stop, host=host):
             kubeconfig = self._options.kubeconfig or self.settings.kubeconfig
-            session = await connect(kubeconfig, self._clock, stop)
+            session = await connect(kubeconfig, self._clock, stop, self._options.context)
             if session is not None:
                 await self._run(session, stop, host)
 

@@ -40,6 +40,7 @@ _LOG = logging.getLogger("engine")
 
 @click.command("run", help="Run the scheduler against a cluster.")
 @options.KUBECONFIG
+@options.CONTEXT
 @click.option("--config", metavar="FILE", help="Configuration file.")
 @options.POLICIES
 @options.POLICY_CONFIGMAP
@@ -92,7 +93,8 @@ def command(
         if record:
             with of_file(record, "written"):
                 journal = open_files.enter_context(open_private(record))
-        _run(RunOptions(settings, flags["kubeconfig"], journal, verbosity >= _WHY, serving))
+        whom, why = flags["kubeconfig"], verbosity >= _WHY
+        _run(RunOptions(settings, whom, journal, why, serving, context=flags["context"]))
 
 
 def open_private(path: Path) -> FileIO:

@@ -95,7 +95,10 @@ class Wiring(msgspec.Struct, frozen=True):
 
 
 async def connect(
-    kubeconfig: str | Mapping[str, object] | None, clock: Clock, stop: asyncio.Event
+    kubeconfig: str | Mapping[str, object] | None,
+    clock: Clock,
+    stop: asyncio.Event,
+    context: str | None = None,
 ) -> Session | None:
     """A session, whether its server answers yet or not; None if stopped before.
 
@@ -104,7 +107,7 @@ async def connect(
             the end, and for whoever starts us to try again.
     """
     try:
-        return await unless(stop, Session.connect(kubeconfig, clock=clock))
+        return await unless(stop, Session.connect(kubeconfig, context, clock=clock))
     except KubeconfigError as wrong:
         raise ConfigError(f"cannot reach a cluster: {wrong}") from wrong
 

@@ -91,6 +91,26 @@ def test_a_cluster_whose_kubeconfig_cannot_be_written():
     assert result.stderr == "Error: no/such/file: cannot be written: No such file or directory\n"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "--secure-port=0"],
+        ["status"],
+        ["inventory"],
+        ["explain", "node", "a"],
+        ["install", "--image=a"],
+    ],
+)
+def test_whoever_asks_a_cluster_may_name_the_context(words, tmp_path):
+    path = tmp_path / "kubeconfig"
+    contexts = [{"name": "staging", "context": {"cluster": "a"}}]
+    config = {"current-context": "staging", "contexts": contexts, "clusters": [], "users": []}
+    path.write_text(yaml.safe_dump(config))
+    result = process("-m", "engine", *words, f"--kubeconfig={path}", "--context=stagging")
+    said = "context 'stagging' does not exist; did you mean staging?"
+    assert (result.returncode, said in result.stderr) == (1, True)
+
+
 def test_a_cluster_whose_port_is_taken():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
