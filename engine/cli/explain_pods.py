@@ -131,7 +131,9 @@ def _gang(pod: PodInfo, cluster: Cluster) -> str | None:
         start = start_of(group, lab.cache, lab.snapshot, framework)
     except PluginError as fault:
         return str(fault)
-    able = "they can start together" if start.rows else start.reason
+    able = "they can start together" if start.rows and not start.waits else start.reason
+    if start.rows and start.waits:
+        able += ", and may wait on their nodes for the others"
     if start.rows and group.gang.within:
         names = sorted(lab.snapshot().nodes.name(row) for row in start.rows)
         able += f", the pod on one of {few(names)}"

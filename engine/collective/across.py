@@ -47,7 +47,7 @@ class Several:
 
     `of` is what the nodes one by one came to, none of which helps; `hunt` says who may go, `rule`
     on how many nodes, and how many. `runs` are the dry runs that it took; `cut_short` says that
-    their bound ended it, or that of the nodes looked at.
+    their bound ended it, or that of the nodes looked at, `beyond` that more had to go than may.
     """
 
     of: Plans
@@ -58,6 +58,7 @@ class Several:
     plans: list[Plans] = field(default_factory=list)
     runs: int = 0
     cut_short: bool = False
+    beyond: bool = False
 
     def across(self, most_runs: int) -> None:
         """Tries the pods of several nodes at once, few nodes before many.
@@ -130,8 +131,10 @@ class Several:
         one_by_one(plan, self.trial, plan.helps, 1, *key)
         self.runs += plan.runs
         victims, limit = int(np.count_nonzero(plan.gone)), self.rule.limit
-        plan.helps &= victims > 0 and (limit is None or victims <= limit)
-        if plan.helps[0]:
+        helps = bool(plan.helps[0]) and victims > 0
+        many = limit is not None and victims > limit
+        self.beyond |= helps and many
+        if helps and not many:
             self.plans.append(plan)
 
     def _on(self, nodes: Sequence[int]) -> Rows:

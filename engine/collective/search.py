@@ -28,6 +28,7 @@ MOST_RUNS: Final = 1_000
 #: So many that may go are found and ranked in the time of a dry run, which each slice does anew.
 _PODS_A_RUN: Final = 1_000
 _NOT_ALL: Final = "Not all sets of nodes were tried"
+_BEYOND: Final = "More victims would be needed than the limit of {}"
 _LOWEST: Final = np.iinfo(np.int64).min
 
 
@@ -93,6 +94,8 @@ def search(
         found.across(MOST_RUNS)
     if found.cut_short:
         reasons[_NOT_ALL] = len(rows)
+    if found.beyond:
+        reasons[_BEYOND.format(evictions.limit)] = len(rows)
     return _cheapest(evictions, found.plans) or Preemption(reasons=reasons)
 
 
@@ -103,8 +106,7 @@ def _cheapest(evictions: Evictions, several: Sequence[Plans]) -> Preemption | No
             many = plans.helps & (np.count_nonzero(plans.gone, axis=0) > evictions.limit)
             plans.helps &= ~many
             if many.any():
-                words = f"More victims would be needed than the limit of {evictions.limit}"
-                plans.reasons[words] += int(np.count_nonzero(many))
+                plans.reasons[_BEYOND.format(evictions.limit)] += int(np.count_nonzero(many))
     if not any(plans.helps.any() for plans in several):
         return None
     outcomes = [outcomes_of(plans) for plans in several]

@@ -62,12 +62,14 @@ class Group:
 class Start:
     """Where the pod may be when its gang starts, by rows, and why it is nowhere else.
 
-    `never` says that it is not even tried.
+    `never` says that it is not even tried, `waits` that on those rows it waits for members that
+    fit nowhere.
     """
 
     rows: frozenset[int]
     reason: str
     never: bool = False
+    waits: bool = False
 
 
 def group_of(
@@ -128,4 +130,4 @@ def start_of(
         inside = codes == code
         if fits((np.where(inside, codes, -1).astype(np.int32), homes)):
             rows |= set(np.flatnonzero(inside).tolist())
-    return Start(frozenset(rows), gang.why_unfit(most))
+    return Start(frozenset(rows), gang.why_unfit(most), waits=most < gang.minimum)

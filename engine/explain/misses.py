@@ -273,7 +273,7 @@ def _promised(trial: Trial, walls: Sequence[_Wall], seen: BoolColumn) -> _Wall |
         return None
     passed = np.ones(len(seen), dtype=np.bool_)
     passed[rows] = False
-    miss = Miss("nominated pods", "the room is promised to pods that evicted others for it")
+    miss = Miss("nominated pods", "the room is promised to pods that are nominated to the node")
     return _Wall(passed, np.full(len(seen), _RULE), lambda _: miss)
 
 

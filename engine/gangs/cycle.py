@@ -522,7 +522,10 @@ class Gangs:
             self.holds.failed(gang)
         else:
             words = f"{gang.title}: no room for more members in its {gang.within}"
-        self._refuse_others(turn, f"{words} ({gang.place})")
+        words += f" ({gang.place})"
+        if turn.emptied > turn.most:
+            words += f". If others were evicted, {turn.emptied} would fit, but not {turn.stuck}"
+        self._refuse_others(turn, words)
 
     def _break_promises(self, turn: Turn) -> None:
         """It claims no node any longer, but where victims are going."""

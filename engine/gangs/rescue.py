@@ -78,6 +78,9 @@ class Rescuers:
         self.only_wait = False
         self._asked = 0
         self._refused = 0  # since the last one that has a place
+        self._why = self._stuck = (
+            ""  # why the one asked last is nowhere, and the last without a way
+        )
         self._brief = 0  # may be asked about, in a domain, beyond those searched for in full
         self._there: list[Chosen] = []
         self._found: list[tuple[QueuedPod, PostFilterResult]] = []
@@ -95,7 +98,7 @@ class Rescuers:
         return _cheapest(helps, self.basis.snapshot()) if helps else Rescue()
 
     def _in(self, rows: Domain) -> Steps[Rescue]:
-        self._there, self._found, self._refused = [], [], 0
+        self._there, self._found, self._refused, self._stuck = [], [], 0, ""
         # The least important first: whatever is free is theirs, as they can evict the fewest.
         asked, left = list[QueuedPod](), sorted(self.members, key=lambda one: one.pod.priority)
         try:
@@ -108,6 +111,9 @@ class Rescuers:
             for chosen in reversed(self._there):
                 self.placement.give_back(chosen, tell_beside=None)
             self.absent.recall()
+        there = self.turn.reserved + len(self._there) + len(self._found)
+        if self._found and not self._enough() and there > self.turn.emptied:
+            self.turn.emptied, self.turn.stuck = there, self._stuck
         if not self._enough() or not self._found:
             return Rescue()
         return Rescue(self._found, [(one.queued.pod, one.node) for one in self._there])
@@ -145,6 +151,7 @@ class Rescuers:
             self.only_wait |= result.nominated is None and pod.uid in turn.promised
             hopeless.add(kind)
             self._refused += 1
+            self._stuck = f"{pod.name}: {self._why}"
             left.append(queued)
         return left
 
@@ -174,6 +181,7 @@ class Rescuers:
         if isinstance(answer, Chosen):
             self._there.append(answer)
             return None
+        self._why = "" if answer is None else answer.why.rstrip(".")
         self._asked += 1
         progress = SearchProgress(SLICE_RUNS)
         while True:

@@ -34,7 +34,8 @@ class Turn:
     `mates` are the members that had nodes when it began, `reserved` how many of them have them yet.
     `promised` are the nodes that members were promised before, with ranks, kept where victims are
     still going, else `broken` with the attempt. `most` is how many members would have nodes at
-    best. `refused` are members by UID. `rescuers` found nobody to evict for one, and may later.
+    best, `emptied` so many with others evicted, `stuck` what then stands in the way of the next.
+    `refused` are members by UID. `rescuers` found nobody to evict for one, and may later.
     """
 
     plugin: str
@@ -50,6 +51,8 @@ class Turn:
     keeps_promises: bool = False
     broken: frozenset[str] = frozenset()
     most: int = 0
+    emptied: int = 0
+    stuck: str = ""
     rescuers: frozenset[str] = frozenset()
     cut_short: bool = False
 

@@ -105,3 +105,21 @@ def test_victims_on_two_nodes_make_room_in_a_zone(tenants):
     a.creates("alone", priorityClassName=a.priority(1000), affinity=apart)
     a.placed("alone")
     assert sorted(a.where()) == ["alone", "other"]
+
+
+def test_a_gang_takes_back_what_its_namespace_lent_or_evicts_nobody(tenants):
+    a, b = tenants
+    a.node("n1", cpu="6")
+    a.quota("3", "2")
+    b.quota("3", "6")
+    a.rules(own="use capacity-scheduling\ngang: by pod.label[job] min 3\n")
+    b.creates(*(f"b{number}" for number in range(6)))
+    b.placed(*(f"b{number}" for number in range(6)))
+    a.creates("g0", "g1", "g2", labels={"job": "g"})
+    said = a.refused("g0", "If others were evicted, 2 would fit, but not g2: ")[1]
+    assert f"quota of {a.namespace}: no more cpu: 2 used, 1 asked for, at most 2" in said
+    assert len(b.bound()) == 6
+    path = a.path("elasticquotas", "quota", group=f"apis/{GROUP}/v1alpha1")
+    assert a.plane.request("PATCH", path, {"spec": {"max": {"cpu": "6"}}})[0] == 200
+    a.placed("g0", "g1", "g2")
+    assert len(b.bound()) == 3

@@ -492,7 +492,9 @@ async def test_nobody_is_evicted_for_a_gang_that_could_not_start_even_then():
     await gang(made, "a", 3, priority=10)
     assert await evicted(made) == []
     assert before() == held
-    assert condition(made, "a-0").startswith("gang a: 0 of the 3 members that it needs fit")
+    told = condition(made, "a-0")
+    assert told.startswith("gang a: 0 of the 3 members that it needs fit")
+    assert "If others were evicted, 2 would fit, but not a-2: 0/2 nodes are available: 2 " in told
 
 
 async def test_while_its_victims_go_a_gang_looks_for_no_others():

@@ -346,7 +346,9 @@ def test_few_nodes_before_many_and_any_node_to_go_to():
     found, victims = hunt([0, 1, 2], [1, 1, 1], 0, across=2)
     assert (found.row, victims) == (-1, [])
     assert searching._NOT_ALL not in found.reasons
-    assert hunt([0, 1, 2], [1, 1, 1], 0, across=3, limit=2)[1] == []
+    found, victims = hunt([0, 1, 2], [1, 1, 1], 0, across=3, limit=2)
+    assert victims == []
+    assert found.reasons["More victims would be needed than the limit of 2"] == 3
 
 
 def test_the_search_ends_at_its_bound_and_says_so():

@@ -173,6 +173,13 @@ def test_a_member_is_told_whether_its_gang_can_start(tmp_path):
     assert told(*three) == f"{head} 2 pending; 3 are needed: {little}."
     three = [pod(f"m-{number}", "500m") for number in (1, 2, 3)]
     assert told(*three) == f"{head} 2 pending; 3 are needed: they can start together."
+    (tmp_path / "p.policy").write_text(
+        "gang: by pod.label[job] min 3 wait 5m reject above 40% missing\n"
+    )
+    assert told(*three) == f"{head} 2 pending; 3 are needed: they can start together."
+    large = [pod(f"m-{number}", "1") for number in (1, 2, 3)]
+    wait = f"{little}, and may wait on their nodes for the others"
+    assert told(*large) == f"{head} 2 pending; 3 are needed: {wait}."
     three[2]["spec"]["schedulingGates"] = [{"name": "example.com/later"}]
     two = "gang j has 2 of the 3 members that it needs"
     assert told(*three) == f"{head} 1 pending, 1 held by a gate; 3 are needed: {two}."
@@ -337,7 +344,7 @@ def test_room_that_is_promised_to_others_is_told():
     cache = Cache()
     cache.add_node(make_node("a", cpu="1"))
     cache.nominate(make_pod("first", cpu="1", priority=9), "a")
-    words = "the room is promised to pods that evicted others for it"
+    words = "the room is promised to pods that are nominated to the node"
     assert missed(make_pod("p", cpu="1"), cache) == {"a": [("nominated pods", words)]}
 
 
