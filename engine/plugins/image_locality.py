@@ -14,6 +14,7 @@ import numpy as np
 from engine.framework.interface import MAX_SCORE, Points, PreScoreResult, Scores, State
 from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.pods.podinfo import PodInfo
+from engine.text.quantity import wrap_int64
 
 NAME: Final = "ImageLocality"
 _MIB: Final = 1 << 20
@@ -73,7 +74,7 @@ def _score(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores
         image = nodes.images.find(name)
         if image is not None:
             spread = float(image.count) / float(nodes.count)
-            total[image.rows] += times * int(float(image.size) * spread)
+            total[image.rows] += wrap_int64(times * int(float(image.size) * spread))
     most = _MOST_EACH * number
     total = np.clip(total[rows], _LEAST, max(_LEAST, most))
     span = most - _LEAST

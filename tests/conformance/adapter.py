@@ -57,7 +57,7 @@ def answer(case: Mapping[str, Any]) -> Answer:
                 return {**head, "steps": list(sequence(case))}
             case "preempt":
                 pod = read_pod(case["pod"])
-                return {**head, **preempt(pod, build(case, pod)[0], framework_of(case))}
+                return {**head, **preempt(pod, build(case, [pod])[0], framework_of(case))}
             case kind:
                 return {**head, "error": f"kind {kind!r} is not answered"}
     except Exception as error:  # noqa: BLE001 - a bad case must not end the run
@@ -81,15 +81,17 @@ def read_pod(value: Mapping[str, Any]) -> PodInfo:
     return make_pod_info(pod)
 
 
-def build(case: Mapping[str, Any], pod: PodInfo) -> tuple[Cache, list[str]]:
+def build(case: Mapping[str, Any], pods: Sequence[PodInfo]) -> tuple[Cache, list[str]]:
     """A cache with the case's objects, and the nodes in the order in which they came.
 
-    Namespaces that no object describes are there, with the label of their name alone.
+    `pods` are those to schedule: an object of that name is left out for them. Namespaces that no
+    object describes are there, with the label of their name alone.
     """
     cache = Cache()
     nodes: list[Node] = []
-    described = [value["metadata"] for value in (*case.get("objects", []), case["pod"])]
-    for name in {"default", *(one.get("namespace", "default") for one in described)}:
+    incoming = {pod.key for pod in pods}
+    described = [value["metadata"].get("namespace", "default") for value in case.get("objects", [])]
+    for name in {"default", *described, *(pod.namespace for pod in pods)}:
         labels = {"kubernetes.io/metadata.name": name}
         cache.set_namespace(Namespace(ObjectMeta(name=name, labels=labels)))
     for value in case.get("objects", []):
@@ -103,13 +105,16 @@ def build(case: Mapping[str, Any], pod: PodInfo) -> tuple[Cache, list[str]]:
             other = read_pod(value)
             bound = other.pod.spec.node_name
             finished = other.pod.status.phase in ("Succeeded", "Failed")
-            if bound and not finished and other.key != pod.key:
+            if finished or other.key in incoming:
+                continue
+            if bound:
                 cache.add_pod(other, bound)
-            elif not finished and other.key != pod.key:
+            else:
                 cache.nominate(other, other.pod.status.nominated_node_name)
         elif kind in STRUCTS:
             cache.set_object(read_object(kind, value))
-    cache.nominate(pod, pod.pod.status.nominated_node_name)
+    for pod in pods:
+        cache.nominate(pod, pod.pod.status.nominated_node_name)
     return cache, in_zone_turns(nodes)
 
 
@@ -143,7 +148,7 @@ def status_list(status: Status) -> list[str]:
 
 def cycle(case: Mapping[str, Any]) -> Answer:
     pod = read_pod(case["pod"])
-    cache, order = build(case, pod)
+    cache, order = build(case, [pod])
     framework = framework_of(case)
     snapshot = cache.snapshot(0.0)
     out: Answer = {
@@ -334,7 +339,7 @@ def whole(score: float) -> int:
 def sequence(case: Mapping[str, Any]) -> Iterator[Answer]:
     """Pods one after the other; each that fits is assumed on the first node by name of the best."""
     pods = [read_pod(value) for value in case["pods"]]
-    cache, order = build({**case, "pod": case["pods"][0]}, pods[0])
+    cache, order = build(case, pods)
     framework = framework_of(case)
     for pod in pods:
         snapshot = cache.snapshot(0.0)
@@ -375,7 +380,7 @@ def place(cache: Cache, framework: Framework, pod: PodInfo, node: str) -> None:
 def hint(case: Mapping[str, Any]) -> Answer:
     pod = read_pod(case["pod"])
     framework = framework_of(case)
-    snapshot = build(case, pod)[0].snapshot(0.0)
+    snapshot = build(case, [pod])[0].snapshot(0.0)
     only = case.get("rejectedBy")
     happened = list(moves(case["event"], pod, read_pod))
     hints: dict[str, str] = {}

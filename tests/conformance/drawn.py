@@ -219,6 +219,10 @@ class Drawn:
             case _:
                 return {"matchExpressions": self.many(self.expression, 2, 1)}
 
+    def of_spaces(self) -> Json:
+        named = {"kubernetes.io/metadata.name": self.one("default", "other")}
+        return {"matchLabels": named} if self.odds(3) else self.selector()
+
     def expression(self) -> Json:
         operator = self.one("In", "NotIn", "Exists", "DoesNotExist")
         out: Json = {"key": self.one(APP, "version", "tier"), "operator": operator}
@@ -344,7 +348,7 @@ class Drawn:
             spec |= self.maybe(0.2, nodeName=lambda: self.one(*self.nodes))
             spec |= self.maybe(0.3, schedulingGates=lambda: [{"name": "g"}])
         out: Json = {"metadata": meta, "spec": spec}
-        if name == "new" and "nominated" in self.themes and self.odds(4):
+        if name[0] in "np" and "nominated" in self.themes and self.odds(4):
             out["status"] = {"nominatedNodeName": self.one(*self.nodes)}
         return out
 
@@ -437,7 +441,7 @@ class Drawn:
             out: Json = {"topologyKey": self.one(HOST, ZONE, REGION, "disk")}
             out |= self.maybe(9, labelSelector=self.selector)
             out |= self.maybe(2, namespaces=lambda: self.some(("default", "other", "gone"), 2, 1))
-            out |= self.maybe(2, namespaceSelector=self.selector)
+            out |= self.maybe(2, namespaceSelector=self.of_spaces)
             if "labelSelector" in out:
                 out |= self.maybe(1, matchLabelKeys=lambda: ["version"])
                 out |= self.maybe(1, mismatchLabelKeys=lambda: ["tier"])

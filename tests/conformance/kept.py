@@ -27,7 +27,7 @@ STRANGER = {
 def check_kept(case: dict[str, Any]) -> None:
     """Raises AssertionError where a decision is not what the plugins say."""
     pods = [read_pod(value) for value in case.get("pods") or [case["pod"]]]
-    cache, order = build({**case, "pod": (case.get("pods") or [case["pod"]])[0]}, pods[0])
+    cache, order = build(case, pods)
     framework = framework_of(case)
     stranger = read_pod(STRANGER)
     for pod in pods:
