@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time as _time
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Protocol
 
 
@@ -25,8 +26,13 @@ class Clock(Protocol):
 def stamp(time: float, *, micro: bool = False) -> str:
     """Seconds since the epoch as Kubernetes writes a `Time`, or a `MicroTime`."""
     second, fraction = divmod(round(time * 1e6), 1_000_000) if micro else (time // 1, 0)
-    whole = datetime.fromtimestamp(second, UTC).isoformat()[:19]
-    return f"{whole}.{fraction:06}Z" if micro else f"{whole}Z"
+    return f"{_second(second)}.{fraction:06}Z" if micro else f"{_second(second)}Z"
+
+
+@lru_cache(maxsize=2)
+def _second(second: float) -> str:
+    """Formatted once for hundreds of Events: each would take three times as long."""
+    return datetime.fromtimestamp(second, UTC).isoformat()[:19]
 
 
 class SystemClock:

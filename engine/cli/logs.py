@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import re
+import time
+from functools import lru_cache
 from typing import Any, Final
 
 import click
@@ -33,6 +35,16 @@ class _Tame(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """See `logging.Formatter.format`."""
         return plain(super().format(record), _MOST, keep="\n").replace("\n", "\n    ")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - as the base class has it
+        """See `logging.Formatter.formatTime`, whose default this is."""
+        return f"{_second(int(record.created))},{int(record.msecs):03}"
+
+
+@lru_cache(maxsize=1)
+def _second(second: int) -> str:
+    """Formatted once for hundreds of lines."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))
 
 
 class _Json(logging.Formatter):

@@ -26,6 +26,7 @@ import click
 from tests.bench import cluster
 from tests.bench.cluster import NAMESPACE, PODS, Comparison, Scheduler, Side, Sizes
 from tests.bench.measure import cpu_seconds, quantile, resident_mib
+from tests.bench.rawclient import IN_VAIN
 from tests.bench.workloads import (
     HARD,
     HOST_ANTI,
@@ -116,11 +117,13 @@ class Cases(Comparison):
             for node in range(self.sizes.nodes)
             for one in self._pods(f"there-{node}", case.a_node, len(case.a_node), side)
         ]
-        vain = self._pods("never", [NEVER], case.in_vain, side) if side.name != RAW else ()
+        vain = self._pods(IN_VAIN, [NEVER], case.in_vain, side)
         new = list(self._pods("new", case.templates, self.sizes.pods, side))
         for group in (there, vain, new if case.raw else ()):
             asyncio.run(cluster.create(self.plane, PODS, list(group)))
-        return self.measured(side) if case.raw else self._preempting(side, new)
+        if not case.raw:
+            return self._preempting(side, new)
+        return self.measured(side, events=self.sizes.pods + case.in_vain)
 
     def _preempting(self, side: Side, pods: Sequence[Json]) -> cluster.Run:
         """Counted from the first pod that comes: all may be searched for before one is bound."""

@@ -123,6 +123,9 @@ def test_backlogs_of_all_sides():
     assert [line.split()[:2] for line in done.output.splitlines()[1:]] == [
         ["mixed", "berth"], ["mixed", "kube-scheduler"], ["mixed", "calls"],
     ]  # fmt: skip
+    done = CliRunner().invoke(backlogs.main, ["--only", "vain", "--in-vain", "10", *sizes])
+    berth, _, calls = (line.split()[-1] for line in done.output.splitlines()[1:])
+    assert berth == calls == "1.50"  # the same Events, those of pods that fit nowhere among them
 
 
 @pytest.mark.cluster
