@@ -77,7 +77,7 @@ def search(
     may_go[ordered] = True
     hunt = Hunt(may_go, Ranking.given(snapshot, ordered[::-1]), kinds or Kinds())
     trial.progress.spend(-len(evictions.ordered) // _PODS_A_RUN)
-    plans = plan(snapshot, rows, hunt, budgets, trial, most=MOST_RUNS)
+    plans = plan(snapshot, rows, hunt, budgets, trial, most=MOST_RUNS, limit=evictions.limit)
     one = _cheapest(evictions, [plans])
     if one is not None:
         return one
@@ -98,13 +98,6 @@ def search(
 
 def _cheapest(evictions: Evictions, several: Sequence[Plans]) -> Preemption | None:
     """Of all nodes that help the first by the rule's keys."""
-    for plans in several:
-        if evictions.limit is not None:
-            many = plans.helps & (np.count_nonzero(plans.gone, axis=0) > evictions.limit)
-            plans.helps &= ~many
-            if many.any():
-                words = f"More victims would be needed than the limit of {evictions.limit}"
-                plans.reasons[words] += int(np.count_nonzero(many))
     if not any(plans.helps.any() for plans in several):
         return None
     outcomes = [outcomes_of(plans) for plans in several]
