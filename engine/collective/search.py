@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dsl.collective import Evictions
 from engine.collective.across import Several
 from engine.collective.ranking import Ranking
-from engine.collective.victims import Budget, Hunt, Kinds, Plans, plan, starts
+from engine.collective.victims import BEYOND, Budget, Hunt, Kinds, Plans, plan, starts
 from engine.framework.decision import Rank
 from engine.framework.snapshot import BoolColumn, Snapshot
 from engine.framework.trials import Trial
@@ -28,7 +28,6 @@ MOST_RUNS: Final = 1_000
 #: So many that may go are found and ranked in the time of a dry run, which each slice does anew.
 _PODS_A_RUN: Final = 1_000
 _NOT_ALL: Final = "Not all sets of nodes were tried"
-_BEYOND: Final = "More victims would be needed than the limit of {}"
 _LOWEST: Final = np.iinfo(np.int64).min
 
 
@@ -78,7 +77,7 @@ def search(
     may_go[ordered] = True
     hunt = Hunt(may_go, Ranking.given(snapshot, ordered[::-1]), kinds or Kinds())
     trial.progress.spend(-len(evictions.ordered) // _PODS_A_RUN)
-    plans = plan(snapshot, rows, hunt, budgets, trial, most=MOST_RUNS)
+    plans = plan(snapshot, rows, hunt, budgets, trial, most=MOST_RUNS, limit=evictions.limit)
     one = _cheapest(evictions, [plans])
     if one is not None:
         return one
@@ -95,18 +94,12 @@ def search(
     if found.cut_short:
         reasons[_NOT_ALL] = len(rows)
     if found.beyond:
-        reasons[_BEYOND.format(evictions.limit)] = len(rows)
+        reasons[BEYOND.format(evictions.limit)] = len(rows)
     return _cheapest(evictions, found.plans) or Preemption(reasons=reasons)
 
 
 def _cheapest(evictions: Evictions, several: Sequence[Plans]) -> Preemption | None:
     """Of all nodes that help the first by the rule's keys."""
-    for plans in several:
-        if evictions.limit is not None:
-            many = plans.helps & (np.count_nonzero(plans.gone, axis=0) > evictions.limit)
-            plans.helps &= ~many
-            if many.any():
-                plans.reasons[_BEYOND.format(evictions.limit)] += int(np.count_nonzero(many))
     if not any(plans.helps.any() for plans in several):
         return None
     outcomes = [outcomes_of(plans) for plans in several]

@@ -34,6 +34,7 @@ from engine.pods.podinfo import PodInfo, host_ports
 from engine.pods.selectors import Selector
 
 Numbers = NDArray[Any]
+BEYOND: Final = "More victims would be needed than the limit of {}"
 _MOST_OF_A_POD: Final = 8
 """Budgets that count for a pod; the eviction API evicts none that has more than one."""
 _MOST_ASKED: Final = 256
@@ -259,8 +260,9 @@ def plan(
     trial: Trial,
     *,
     most: int | None = None,
+    limit: int | None = None,
 ) -> Plans:
-    """Works out for each of the rows who would have to go.
+    """Works out for each of the rows who would have to go; more than `limit` are no help.
 
     Complexity: vector steps over the rows, as many as the most pods that may go from one node, if
     amounts alone decide; otherwise a question to all filters for each such pod of each row. No
@@ -282,6 +284,12 @@ def plan(
     spare = [] if rooms is None else _at_once(plans, rooms, left)
     short = slow & (False if rooms is None else _short(plans, rooms))
     one_by_one(plans, trial, plans.helps & slow & ~short, most)
+    if limit is not None:
+        many = plans.helps & ~short & (np.count_nonzero(plans.gone, axis=0) > limit)
+        if many.any():
+            plans.reasons[BEYOND.format(limit)] = int(np.count_nonzero(many))
+            plans.helps &= ~many
+            left &= ~many
     if not (plans.helps & ~short).any():  # only then it counts what each of them says
         one_by_one(plans, trial, plans.helps & short, most)
     if few:

@@ -129,7 +129,7 @@ class Reflector(Generic[T]):
         self._told: dict[str, tuple[str, str]] = {}
         self._course = Course()
         self._heard = self._wiring.clock.monotonic()
-        self._listed = False
+        self._listed = self._refused = False
         self.listens = False
         """Whether there should be news: not of what the server does not have, or never gave.
 
@@ -300,6 +300,8 @@ class Reflector(Generic[T]):
                     # That a watch begins is news: of kinds that do not change there is no other.
                     self._heard = self._wiring.clock.monotonic()
                     accepted = True
+                    if self._refused:  # what was refused is allowed again
+                        self._well()
                     if chunk:
                         await self._chunk(chunk, progress)
             return self._over(End.DROPPED if progress.tail else End.CLOSED, progress)
@@ -309,9 +311,10 @@ class Reflector(Generic[T]):
             if isinstance(error, Expired | NotFound) or _AHEAD in str(error):
                 return self._over(End.EXPIRED, progress)
             retry_after = getattr(error, "retry_after_seconds", None) or 0.0
-            if not accepted:
-                return self._course.failed(retry_after)
             said = isinstance(error, StatusError)
+            if not accepted:
+                self._refused = said
+                return self._course.failed(retry_after)
             end = End.ERROR if said else _ENDS.get(type(error), End.DROPPED)
             return self._over(end, progress, retry_after)
 
@@ -433,7 +436,7 @@ class Reflector(Generic[T]):
     def _well(self) -> None:
         if self.failures > 1:
             _LOG.info("%s: works again after %d failures", self.name, self.failures)
-        self.failures, self.last_error = 0, ""
+        self.failures, self.last_error, self._refused = 0, "", False
         self._wiring.reach.told.clear()
 
 

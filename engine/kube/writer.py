@@ -57,6 +57,7 @@ _GATED = "non-empty .spec.schedulingGates"
 _CREATED, _BAD_REQUEST = 201, 400
 _UNAUTHORIZED = 401
 _FORBIDDEN = 403
+_INVALID = 422
 _MOST_DOUBLINGS = 8
 """Of the second between two tries of a condition that was not written."""
 
@@ -315,9 +316,10 @@ async def _patch_status(
     conditions: list[dict[str, Any]],
     nominated: str | None = None,
 ) -> None:
-    """The UID makes the server refuse the patch of another pod with this name.
+    """The UID makes the server refuse the patch of another pod with this name, in words of its own.
 
     Raises:
+        NotFound: the pod is gone.
         KubeError: it was not patched, or that is not known.
     """
     status: dict[str, Any] = {"conditions": conditions}
@@ -329,7 +331,12 @@ async def _patch_status(
         body=_encoder.encode({"metadata": {"uid": pod.uid}, "status": status}),
         content_type=STRATEGIC_MERGE_PATCH,
     )
-    answer.checked()
+    try:
+        answer.checked()
+    except StatusError as error:
+        if error.code == _INVALID and "metadata.uid" in error.message:
+            raise NotFound(error.code, error.reason, "another pod has its name") from error
+        raise
 
 
 class KubeEffectWriter:

@@ -178,6 +178,28 @@ async def test_a_limit_and_the_choice_of_a_node():
     assert made.edge.conditions[-1][2].endswith(f"preemption (p.policy:1): {words}")
 
 
+async def test_where_a_limit_stops_it_the_message_counts_the_other_nodes_as_well():
+    made = world(
+        "preempt: victims where it.priority < 5 limit 1\n"
+        "filter: node.name is not n4 and not any(node.pods where it.name is f)\n",
+        *("n1", "n2", "n3", "n4", "n5"),
+        a="n1",
+        b="n1",
+        c=("n2", {"priority": 20}),
+        d="n2",
+        e=("n3", {"cpu": "2", "priority": 20}),
+        f=("n5", {"priority": 20}),
+        g="n4",
+        h="n5",
+    )
+    made.comes("high", cpu="2", priority=10)
+    await settle(made)
+    assert made.edge.evictions == []
+    words = last_words(made).partition("preemption (p.policy:1): 0/5 nodes are available: ")[2]
+    assert "1 More victims would be needed than the limit of 1" in words
+    assert sum(int(one.split()[0]) for one in words.split(", ")) == 5
+
+
 async def test_what_a_prefilter_counts_may_be_made_room_for():
     made = world(
         "prefilter: count(cluster.pods where it.label team=ml) < 2\n"

@@ -629,6 +629,23 @@ def test_what_may_not_be_listed_is_told_once_and_waited_for_only_if_it_is_needed
     assert bench.recorder.synced == 1
 
 
+def test_a_watch_that_was_refused_is_well_once_it_is_open_and_not_with_its_first_line(
+    bench: Bench,
+) -> None:
+    bench.settle()
+    bench.server.faults.extend(["403", "403"])
+
+    async def cut() -> None:
+        bench.server.cut("close")
+
+    bench.runner.run(cut())
+    while bench.server.faults:
+        bench.spin(1)
+    assert "403" in bench.reflector.last_error
+    bench.settle()
+    assert (bench.reflector.failures, bench.reflector.last_error) == (0, "")
+
+
 def test_a_handlers_bug_ends_it(bench: Bench) -> None:
     def broken(obj: Pod) -> None:
         raise ZeroDivisionError(obj)

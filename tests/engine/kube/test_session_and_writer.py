@@ -58,6 +58,10 @@ LOGIN = reply(200, b"<html>")
 """What a proxy says in the server's place to whoever has not logged in."""
 
 
+ANOTHER_UID = 'Pod "p" is invalid: metadata.uid: Invalid value: "u1": field is immutable'
+"""What the API server says of a patch if another pod has the name by then."""
+
+
 def refusal(code: int, message: str, headers: Mapping[str, str] | None = None) -> Answer:
     return reply(code, status(code, message, "Conflict"), headers)
 
@@ -443,6 +447,8 @@ class TestEffectWriter:
         [
             ([reply(404, status(404, "no such pod", "NotFound"))], "PATCH", True),
             ([reply(404, b"no backend")], "PATCH", False),
+            ([reply(422, status(422, ANOTHER_UID, "Invalid"))], "PATCH", True),
+            ([reply(422, status(422, "spec is wrong", "Invalid"))], "PATCH", False),
             ([reply(200), refusal(409, "Precondition failed: UID")], "PATCH DELETE", True),
             ([refusal(409, "the object has been modified")], "PATCH", False),
             ([refusal(403, "may not")], "PATCH", False),
@@ -511,6 +517,16 @@ class TestPodStatusWriter:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             return script, wires
+
+    async def test_a_pod_whose_name_another_has_needs_no_condition(
+        self, caplog: pytest.LogCaptureFixture
+    ):
+        script, wires = await self.written(
+            SetUnschedulable(pod_info(), "Unschedulable", "0/1 nodes"),
+            reply(422, status(422, ANOTHER_UID, "Invalid")),
+        )
+        assert script.calls == "PATCH"
+        assert (wires.telemetry[Count.STATUS_PATCHES], caplog.records) == (0, [])
 
     async def test_the_patch(self):
         script, wires = await self.written(
