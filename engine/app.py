@@ -34,7 +34,7 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import NAME as EXTENDER
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
-from engine.garbage import collecting, keep_sweeping, sweep
+from engine.garbage import collecting, keep_sweeping, seldom, sweep
 from engine.inforce import Callbacks, InForce
 from engine.journal.recorder import Recorder
 from engine.kube import resources
@@ -221,7 +221,8 @@ class App:
                 refresher = self._refresher()
                 if refresher is not None:
                     running.append(group.create_task(refresher.run()))
-                filled = await synced(reflectors, stop)
+                with seldom():
+                    filled = await synced(reflectors, stop)
                 # Ended by now, it would leave behind a lease that nobody renews.
                 if filled and not self.settings.delay_cache:
                     elector.start(group.create_task)
@@ -229,7 +230,7 @@ class App:
                 if elector.election.leader_elect:
                     running.append(group.create_task(self._lead(elector)))
                 sweep()
-                running.append(group.create_task(keep_sweeping(self.scheduler.idle)))
+                running.append(group.create_task(keep_sweeping(self.scheduler.idle, asyncio.sleep)))
                 if filled:
                     names = ", ".join(sorted(self._names))
                     log.info("Caches are synced for pods whose schedulerName is %s", names)

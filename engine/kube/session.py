@@ -280,7 +280,8 @@ class Session:
             self._refused(status_error(answer.status, answer.body))
         is_unread = answer.status in OK and method != "GET"
         headers = _UNREAD if is_unread else answer.headers
-        return Response(answer.status, headers, answer.body)
+        body, answer.body = answer.body, b""  # the channel has its last answer until the next one
+        return Response(answer.status, headers, body)
 
     async def stream(
         self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import ssl
+import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
@@ -330,6 +331,14 @@ async def test_outcomes_of_a_binding(name: str):
     assert text in why
     assert (why == "") == (got is B.BOUND)
     assert "\n" not in why
+
+
+async def test_a_connection_at_rest_holds_no_answer():
+    """One list may be a hundred megabytes."""
+    async with serving(reply(200, b"{}" + b" " * 10_000)) as script, session_to(script) as session:
+        answer = await session.request("GET", "/api/v1/pods")
+        count, own, argument = sys.getrefcount(answer.body), 1, 1
+    assert count == own + argument
 
 
 async def test_a_binding_on_the_wire():
