@@ -169,8 +169,12 @@ class App:
 
     # ---- running -----------------------------------------------------------------------------
 
-    async def run(self, stop: asyncio.Event) -> None:
+    async def run(
+        self, stop: asyncio.Event, connecting: Awaitable[Session | None] | None = None
+    ) -> None:
         """Schedules until `stop` is set; ends cleanly: bindings in flight are waited for.
+
+        `connecting` gives the session where it was begun before there was an App.
 
         Raises:
             ConfigError: nothing says how to reach a cluster.
@@ -179,7 +183,7 @@ class App:
         host = socket.gethostname()
         async with served(self._options.serving, self._endpoints, stop, host=host):
             kubeconfig = self._options.kubeconfig or self.settings.kubeconfig
-            session = await connect(kubeconfig, self._clock, stop)
+            session = await (connecting or connect(kubeconfig, self._clock, stop))
             if session is not None:
                 await self._run(session, stop, host)
 
