@@ -33,6 +33,7 @@ from engine.serving.server import ListenError
 
 _RUNNING: Final = "engine.cli.running"
 """Imported while the API server makes the long lists."""
+_HEAD_START_SECONDS: Final = 0.5
 _LOG = logging.getLogger("engine")
 
 
@@ -77,6 +78,8 @@ def command(
     async def run(stop: asyncio.Event) -> None:
         connecting = asyncio.create_task(_connected(settings, flags["kubeconfig"], stop))
         try:
+            # To import leaves the loop little time: what is quickly sent is sent before.
+            await asyncio.wait({connecting}, timeout=_HEAD_START_SECONDS)
             with seldom():  # in a thread, for meanwhile the loop reads what the server answers
                 running = await asyncio.to_thread(import_module, _RUNNING)
             await running.run(settings, config, flags, record, verbosity, stop, connecting)
@@ -99,8 +102,9 @@ async def _connected(
     """The session; the lists that take the server long are under way."""
     session = await connect(kubeconfig or settings.kubeconfig, SystemClock(), stop)
     if session is not None and not settings.delay_cache:
-        for one in (resources.pods(), resources.nodes()):
-            ask_ahead(session, one)
+        await asyncio.gather(
+            *[ask_ahead(session, one) for one in (resources.pods(), resources.nodes())]
+        )
     return session
 
 

@@ -164,10 +164,10 @@ def _not_older(version: str) -> dict[str, str]:
     return {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"} if version else {}
 
 
-def ask_ahead(session: Session, resource: Resource[Any]) -> None:
-    """Asks now for the first page that a reflector will ask for; the server takes its time."""
+async def ask_ahead(session: Session, resource: Resource[Any]) -> None:
+    """Asks now for the first page that a reflector will ask for; see `Session.ask_ahead`."""
     params = resource.params() | {"limit": _PAGE} | _not_older(Course().ask)
-    session.ask_ahead(resource.path, params, _SILENCE_SECONDS)
+    await session.ask_ahead(resource.path, params, _SILENCE_SECONDS)
 
 
 async def each(client: KubeClient, resource: Resource[K]) -> AsyncIterator[K]:

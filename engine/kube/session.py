@@ -288,13 +288,30 @@ class Session:
         body, answer.body = answer.body, b""  # the channel has its last answer until the next one
         return Response(answer.status, headers, body)
 
-    def ask_ahead(self, path: str, params: Mapping[str, str], timeout_seconds: float) -> None:
-        """Sends a GET; whoever asks the same next is given its answer, or why there is none."""
-        asking = asyncio.get_running_loop().create_task(
-            self.request("GET", path, params=params, timeout_seconds=timeout_seconds)
+    async def ask_ahead(self, path: str, params: Mapping[str, str], timeout_seconds: float) -> None:
+        """Sends a GET, and returns once it has left, or cannot.
+
+        Whoever asks the same next is given its answer, or why there is none.
+        """
+        left = asyncio.Event()
+
+        def leaves() -> bool:
+            left.set()
+            return True
+
+        asking = asyncio.create_task(
+            self.request(
+                "GET",
+                path,
+                params=params,
+                timeout_seconds=timeout_seconds,
+                may_leave=leaves,
+            )
         )
-        asking.add_done_callback(lambda done: done.cancelled() or done.exception())  # maybe unread
         self._ahead[_with(path, params)] = asking
+        asking.add_done_callback(lambda _: left.set())
+        asking.add_done_callback(lambda done: done.cancelled() or done.exception())  # maybe unread
+        await left.wait()
 
     async def stream(
         self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float

@@ -349,19 +349,23 @@ async def test_what_was_asked_ahead_is_asked_once_and_answers_the_first_who_asks
         return web.Response(text=request.query_string)
 
     async with serving(query) as script, session_to(script) as session:
-        session.ask_ahead("/api/v1/pods", {"limit": "5"}, 30.0)
+        await session.ask_ahead("/api/v1/pods", {"limit": "5"}, 30.0)
         for limit in "655":
             answer = await session.request("GET", "/api/v1/pods", params={"limit": limit})
             assert answer.body == f"limit={limit}".encode()
         assert len(script.asked) == 3
 
 
+class Ignored(Handler[Any]):
+    """Nobody looks."""
+
+
 async def test_what_is_asked_ahead_of_a_resource_is_the_first_that_its_reflector_asks():
     empty = reply(200, b'{"metadata":{"resourceVersion":"7"},"items":[]}')
     async with serving(empty) as script, session_to(script) as session:
         for resource in (resources.pods(), resources.nodes()):
-            ask_ahead(session, resource)
-            reflector = Reflector(session, resource, Handler(), wiring())
+            await ask_ahead(session, resource)
+            reflector = Reflector(session, resource, Ignored(), wiring())
             running = asyncio.create_task(reflector.run())
             await reflector.synced.wait()
             running.cancel()
@@ -372,7 +376,7 @@ async def test_what_is_asked_ahead_of_a_resource_is_the_first_that_its_reflector
 async def test_why_nothing_was_answered_is_for_who_asks_and_no_traceback_for_who_does_not(caplog):
     async with session_by(kubeconfig("http://127.0.0.1:1")) as session:
         for path in ("/a", "/b"):
-            session.ask_ahead(path, {}, 30.0)
+            await session.ask_ahead(path, {}, 30.0)
         with pytest.raises(Unreachable):
             await session.request("GET", "/a", params={})
         await asyncio.sleep(0.05)
