@@ -34,7 +34,7 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import NAME as EXTENDER
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
-from engine.garbage import collecting, keep_sweeping, sweep
+from engine.garbage import collecting, keep_sweeping, seldom, sweep
 from engine.inforce import Callbacks, InForce
 from engine.journal.recorder import Recorder
 from engine.kube import resources
@@ -92,8 +92,6 @@ class RunOptions(msgspec.Struct, frozen=True):
     serving: ServerOptions | None = None
     advises: bool = False
     """It decides nothing, and answers another scheduler as an extender."""
-    context: str | None = None
-    """Of the kubeconfig; else its current one."""
 
 
 class Hooks(msgspec.Struct):
@@ -171,8 +169,12 @@ class App:
 
     # ---- running -----------------------------------------------------------------------------
 
-    async def run(self, stop: asyncio.Event) -> None:
+    async def run(
+        self, stop: asyncio.Event, connecting: Awaitable[Session | None] | None = None
+    ) -> None:
         """Schedules until `stop` is set; ends cleanly: bindings in flight are waited for.
+
+        `connecting` gives the session where it was begun before there was an App.
 
         Raises:
             ConfigError: nothing says how to reach a cluster.
@@ -181,7 +183,7 @@ class App:
         host = socket.gethostname()
         async with served(self._options.serving, self._endpoints, stop, host=host):
             kubeconfig = self._options.kubeconfig or self.settings.kubeconfig
-            session = await connect(kubeconfig, self._clock, stop, self._options.context)
+            session = await (connecting or connect(kubeconfig, self._clock, stop))
             if session is not None:
                 await self._run(session, stop, host)
 
@@ -223,7 +225,8 @@ class App:
                 refresher = self._refresher()
                 if refresher is not None:
                     running.append(group.create_task(refresher.run()))
-                filled = await synced(reflectors, stop)
+                with seldom():
+                    filled = await synced(reflectors, stop)
                 # Ended by now, it would leave behind a lease that nobody renews.
                 if filled and not self.settings.delay_cache:
                     elector.start(group.create_task)
@@ -231,7 +234,7 @@ class App:
                 if elector.election.leader_elect:
                     running.append(group.create_task(self._lead(elector)))
                 sweep()
-                running.append(group.create_task(keep_sweeping(self.scheduler.idle)))
+                running.append(group.create_task(keep_sweeping(self.scheduler.idle, asyncio.sleep)))
                 if filled:
                     names = ", ".join(sorted(self._names))
                     log.info("Caches are synced for pods whose schedulerName is %s", names)

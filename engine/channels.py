@@ -296,7 +296,7 @@ class _Channel(asyncio.Protocol):
         """Resumes the waiter: with the whole answer, or the head or more of a stream."""
         done, self._done, self.used = self._done, None, True
         if not self._lent:
-            self._answer.body = b"".join(self._body)
+            self._answer.body, self._body = b"".join(self._body), []
         if done is not None and not done.done():
             done.set_result(self._answer)
 

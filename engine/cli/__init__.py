@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from engine import __version__
+from engine.garbage import seldom
 from engine.text.display import nearest
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ class _Lazy(click.Group):
             # From the first process of a container the kernel keeps a SIGTERM that has no handler;
             # until a command has its own, which takes seconds to import, this one ends it.
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
-        command = import_module(f"engine.cli.{cmd_name.replace('-', '_')}").command
+        with seldom():
+            command = import_module(f"engine.cli.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
 

@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
-import signal
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
-import yaml
 
 from engine import __version__
-from engine.app import App, RunOptions
 from engine.cli import options, runflags
 from engine.cli.logs import log_of_a_process
-from engine.cli.loop import on_signal, run_until_told
-from engine.cli.refusals import of_file, reported
-from engine.cli.settings import ELECTION, warn_of_folder, with_flags
+from engine.cli.loop import run_until_told
+from engine.cli.refusals import reported
+from engine.cli.settings import ELECTION, with_flags
 from engine.clock import SystemClock
-from engine.configuration.settings import ConfigError, load
-from engine.endpoints import configuration
-from engine.extenders.client import Extenders
+from engine.configuration.settings import ConfigError, Settings, load
+from engine.garbage import seldom
+from engine.kube import resources
 from engine.kube.errors import LeaseLost
-from engine.plugins import out_of_tree
-from engine.plugins.profiles import make_profiles
+from engine.kube.listing import ask_ahead
+from engine.kube.session import Session
+from engine.kube.wiring import connect
 from engine.serving.certificates import CertificateError
 from engine.serving.server import ListenError
-from engine.text.documents import Dumper
 
-_WHY = 5
-"""The level of the log from which it says why of every pod, however many there are."""
+_RUNNING: Final = "engine.cli.running"
+"""Imported while the API server makes the long lists."""
+_HEAD_START_SECONDS: Final = 0.5
 _LOG = logging.getLogger("engine")
 
 
@@ -73,28 +73,42 @@ def command(
     """Runs until SIGTERM or SIGINT, then ends cleanly."""
     log_of_a_process(verbosity, as_json=logging_format == "json")
     settings = with_flags(load(config), flags)
-    notes = [*runflags.notes(flags)]
-    profiles = make_profiles(settings, config)  # before a journal is overwritten
-    notes += out_of_tree.notes(profiles)
-    Extenders(settings.extenders)  # their certificates are read
-    for note in (*(f"{config}: {one}" for one in settings.notes), *notes):
-        _LOG.warning("%s", note)
     if write_config_to:
-        documents = configuration(settings).values()
-        with of_file(write_config_to, "written"):
-            write_config_to.write_text(
-                yaml.dump_all(documents, Dumper=Dumper, sort_keys=False), "utf-8"
-            )
+        import_module(_RUNNING).write_config(settings, config, flags, write_config_to)
         return
-    warn_of_folder(settings.berth.policies.dir)
-    serving = runflags.server_options(flags)
-    with contextlib.ExitStack() as open_files:
-        journal: FileIO | None = None
-        if record:
-            with of_file(record, "written"):
-                journal = open_files.enter_context(open_private(record))
-        whom, why = flags["kubeconfig"], verbosity >= _WHY
-        _run(RunOptions(settings, whom, journal, why, serving, context=flags["context"]))
+
+    async def run(stop: asyncio.Event) -> None:
+        connecting = asyncio.create_task(_connected(settings, flags, stop))
+        try:
+            # To import leaves the loop little time: what is quickly sent is sent before.
+            await asyncio.wait({connecting}, timeout=_HEAD_START_SECONDS)
+            with seldom():  # in a thread, for meanwhile the loop reads what the server answers
+                running = await asyncio.to_thread(import_module, _RUNNING)
+            await running.run(settings, config, flags, record, verbosity, stop, connecting)
+        finally:
+            connecting.cancel()
+            await asyncio.gather(connecting, return_exceptions=True)
+
+    try:
+        run_until_told(run)
+    except LeaseLost as lost:
+        # As kube-scheduler: whoever restarts us gets a follower that knows nothing wrong.
+        _LOG.critical("Leader election lost: %s", lost)
+        sys.exit(1)
+    _LOG.info("Stopped; no binding is in flight")
+
+
+async def _connected(
+    settings: Settings, flags: Mapping[str, Any], stop: asyncio.Event
+) -> Session | None:
+    """The session; the lists that take the server long are under way."""
+    kubeconfig = flags["kubeconfig"] or settings.kubeconfig
+    session = await connect(kubeconfig, SystemClock(), stop, flags["context"])
+    if session is not None and not settings.delay_cache:
+        await asyncio.gather(
+            *[ask_ahead(session, one) for one in (resources.pods(), resources.nodes())]
+        )
+    return session
 
 
 def open_private(path: Path) -> FileIO:
@@ -108,21 +122,6 @@ def open_private(path: Path) -> FileIO:
     file = FileIO(path, "w", opener=lambda name, how: os.open(name, how, 0o600))
     if path.is_file():
         # Whoever may write to another's file may do so; it is theirs to hide.
-        with contextlib.suppress(PermissionError):
+        with suppress(PermissionError):
             os.fchmod(file.fileno(), 0o600)
     return file
-
-
-def _run(asked: RunOptions) -> None:
-    async def run(stop: asyncio.Event) -> None:
-        app = App(asked, clock=SystemClock())
-        with on_signal(app.comparer.ask, signal.SIGUSR2):
-            await app.run(stop)
-
-    try:
-        run_until_told(run)
-    except LeaseLost as lost:
-        # As kube-scheduler: whoever restarts us gets a follower that knows nothing wrong.
-        _LOG.critical("Leader election lost: %s", lost)
-        sys.exit(1)
-    _LOG.info("Stopped; no binding is in flight")

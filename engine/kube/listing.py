@@ -8,15 +8,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
 from engine.kube.client import KubeClient
 from engine.kube.errors import Unreadable
+from engine.kube.protocol import Course
 from engine.kube.resources import KubeObject, Resource
 from engine.objects import Identity, Known
 from engine.text import wire
+
+if TYPE_CHECKING:
+    from engine.kube.session import Session
 
 T = TypeVar("T")
 K = TypeVar("K", bound=KubeObject)
@@ -142,9 +146,7 @@ async def pages(
         KubeError: the server cannot be asked, or refuses; pages may have come before.
     """
     asked = resource.params() | ({"limit": _PAGE} if paged else {})
-    # Said in so many words: with a limit and no match, a server takes a version for exact.
-    at = {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"} if version else {}
-    params = asked | at
+    params = asked | _not_older(version)
     while True:
         answer = await client.request(
             "GET", resource.path, params=params, timeout_seconds=_SILENCE_SECONDS
@@ -155,6 +157,17 @@ async def pages(
             return
         # What follows is of the version of the first page.
         params = {**asked, "continue": meta.continue_}
+
+
+def _not_older(version: str) -> dict[str, str]:
+    # Said in so many words: with a limit and no match, a server takes a version for exact.
+    return {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"} if version else {}
+
+
+async def ask_ahead(session: Session, resource: Resource[Any]) -> None:
+    """Asks now for the first page that a reflector will ask for; see `Session.ask_ahead`."""
+    params = resource.params() | {"limit": _PAGE} | _not_older(Course().ask)
+    await session.ask_ahead(resource.path, params, _SILENCE_SECONDS)
 
 
 async def each(client: KubeClient, resource: Resource[K]) -> AsyncIterator[K]:

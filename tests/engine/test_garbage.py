@@ -12,6 +12,7 @@ from engine.garbage import (
     SWEEP_SECONDS,
     collecting,
     keep_sweeping,
+    seldom,
     sweep,
 )
 
@@ -80,3 +81,17 @@ def test_it_sweeps_when_much_is_set_aside_and_nobody_waits(monkeypatch, now, idl
         asyncio.run(keep_sweeping(lambda: idle, sleep))
     assert len(swept) == sweeps
     assert slept == [SWEEP_SECONDS] * 2
+
+
+def test_what_stays_is_seldom_looked_at_while_it_is_made():
+    looks = []
+    before = gc.get_threshold()
+    gc.callbacks.append(lambda phase, _: looks.append(phase))
+    try:
+        with seldom():
+            kept = [[] for _ in range(50_000)]
+            assert not looks
+    finally:
+        gc.callbacks.pop()
+    assert kept
+    assert gc.get_threshold() == before
