@@ -165,6 +165,8 @@ class Scheduler:
         """Does in steps what `use` with this framework would need long for, if that is next."""
         hooks = queue_hooks(framework, self.snapshot)
         self._coming = framework, hooks
+        if self._basis.framework is not None:  # else all wait for the first rules
+            yield from Warmup.steps(framework, self.snapshot)
         yield from self._queue.prepare(hooks, changed)
 
     def use(self, framework: AnyFramework, changed: frozenset[str] | None) -> None:
