@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any, BinaryIO, Final
@@ -161,6 +161,7 @@ class App:
             )
         self.scheduler: Scheduler | None = None
         self.bundle: Bundle | None = None
+        self._prepared: tuple[Bundle, Frameworks] | None = None
         self._in_force: InForce | None = None
         self._keeper: Keeper | None = None
         self._watcher: Watcher | None = None
@@ -362,6 +363,7 @@ class App:
                 self._hooks.accepted,
                 self._hooks.refused,
                 let_go=self._keep,
+                prepare=self._prepare,
             ),
             self._profiles,
             clock=self._clock,
@@ -462,6 +464,21 @@ class App:
 
     # ---- rules -------------------------------------------------------------------------------
 
+    def _prepare(self, bundle: Bundle, changed: frozenset[str] | None) -> Iterator[None]:
+        """For a bundle that was prepared last nothing is left to do."""
+        assert self.scheduler is not None
+        if self._prepared_for(bundle) is None:
+            frameworks = self.frameworks_of(bundle)
+            yield from self.scheduler.prepare(frameworks, changed)
+            self._prepared = bundle, frameworks
+
+    def _prepared_for(self, bundle: Bundle) -> Frameworks | None:
+        if self._prepared is None:
+            return None
+        known, frameworks = self._prepared
+        same = (known.hash, known.waits) == (bundle.hash, bundle.waits)
+        return frameworks if same else None
+
     def _put(self, bundle: Bundle, changed: frozenset[str] | None) -> None:
         assert self.scheduler is not None
         if self.bundle is None:
@@ -470,7 +487,9 @@ class App:
         self._keep()
         if self._recorder is not None:
             self._recorder.rules(bundle.hash, bundle.files, self._recorded_settings())
-        self.scheduler.use(self.frameworks_of(bundle), changed)
+        frameworks = self._prepared_for(bundle) or self.frameworks_of(bundle)
+        self._prepared = None
+        self.scheduler.use(frameworks, changed)
         self.shadow.use(bundle.plans)
         there = {*bundle.files, *(plan.source.name for plan in bundle.plans)}
         for metric in (RULE_REJECTIONS, SHADOW_OUTCOMES):

@@ -23,6 +23,7 @@ Source: kubernetes pkg/scheduler/schedule_one.go.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
 from engine.basis import AnyFramework, Basis, SignalSource, queue_hooks
@@ -41,7 +42,7 @@ from engine.measures import Measures
 from engine.notices import Notices
 from engine.placement import ActsObserver, Observer, Placement
 from engine.pods.podinfo import PodInfo
-from engine.queue import QueuedPod, SchedulingQueue, SubQueue
+from engine.queue import QueuedPod, QueueHooks, SchedulingQueue, SubQueue
 from engine.telemetry import Telemetry
 from engine.warmup import Warmup
 
@@ -91,6 +92,7 @@ class Scheduler:
         self._wake = asyncio.Event()
         self._minute = int(clock.time() // _MINUTE)
         self._basis = Basis(framework, cache, signals, clock)
+        self._coming: tuple[AnyFramework, QueueHooks] | None = None
         self._in_flight = InFlight(self.wake)
         self._notices = Notices(edge.statuses, edge.events, lambda: self.leads)
         queue.on_gated = self._gated
@@ -158,6 +160,14 @@ class Scheduler:
         """There may be work: a pod came, an event moved one, a source changed."""
         self._wake.set()
 
+    def prepare(self, framework: AnyFramework, changed: frozenset[str] | None) -> Iterator[None]:
+        """Does in steps what `use` with this framework would need long for, if that is next."""
+        hooks = queue_hooks(framework, self.snapshot)
+        self._coming = framework, hooks
+        if self._basis.framework is not None:  # else all wait for the first rules
+            yield from Warmup.steps(framework, self.snapshot)
+        yield from self._queue.prepare(hooks, changed)
+
     def use(self, framework: AnyFramework, changed: frozenset[str] | None) -> None:
         """Puts new rules in force between two cycles.
 
@@ -169,7 +179,10 @@ class Scheduler:
         self._basis.framework = framework
         self._cache.pods.forget_ledgers()
         self._warmup.begin(framework)
-        self._queue.set_hooks(queue_hooks(framework, self.snapshot), changed)
+        coming, self._coming = self._coming, None
+        if coming is None or coming[0] is not framework:
+            coming = framework, queue_hooks(framework, self.snapshot)
+        self._queue.set_hooks(coming[1], changed)
         self.waiting_pods.new_rules()
         self.gangs.new_rules()
         self.wake()

@@ -21,8 +21,14 @@ class Warmup:
 
     def begin(self, frameworks: AnyFramework) -> None:
         """Starts over: these frameworks are in force, or this replica leads from now on."""
-        each = [frameworks] if isinstance(frameworks, Framework) else frameworks
-        self._left = deque(one.warm(self._snapshot()) for one in each)
+        self._left = deque([self.steps(frameworks, self._snapshot)])
+
+    @staticmethod
+    def steps(frameworks: AnyFramework, snapshot: Callable[[], Snapshot]) -> Iterator[None]:
+        """The steps of these frameworks, whether they are in force or not."""
+        for one in [frameworks] if isinstance(frameworks, Framework) else frameworks:
+            for _ in one.warm(snapshot()):
+                yield
 
     @property
     def due(self) -> float | None:

@@ -27,6 +27,7 @@ from engine.pods.selectors import EVERYTHING, Selector
 _DERIVED_BYTES: Final = 128 << 20
 _MOST_BEHIND: Final = 256
 _PODS_A_STEP: Final = 2048
+_COUNTED_A_STEP: Final = 128
 _OF_NAMESPACES: Final = "of its namespace: "
 
 
@@ -41,6 +42,24 @@ class Ledger(Protocol):
     def count(self, pod: PodInfo, sign: int) -> None:
         """A pod was added (1) or removed (-1)."""
         ...
+
+
+class _Partly:
+    """A ledger of which not all pods are counted yet; those that are not may go uncounted."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.of_namespaces = ledger.of_namespaces
+        self.counted: set[str] = set()
+
+    def count(self, pod: PodInfo, sign: int) -> None:
+        if sign > 0:
+            self.counted.add(pod.uid)
+        elif pod.uid in self.counted:
+            self.counted.discard(pod.uid)
+        else:
+            return
+        self.ledger.count(pod, sign)
 
 
 class PodColumns(ColumnTable[PodInfo]):
@@ -125,6 +144,28 @@ class PodColumns(ColumnTable[PodInfo]):
             for pod in self._pods:
                 found.count(pod, 1)
         return found
+
+    def prepare_ledger(self, name: str, make: Callable[[], Ledger]) -> Iterator[None]:
+        """`ledger` in steps, between which pods may come, change and go."""
+        self._asked.add(name)
+        if name in self._ledgers:
+            return
+        partly, own_name = _Partly(make()), f"{name}, not all of it"
+        self._asked.add(own_name)
+        self._ledgers[own_name] = partly
+        try:
+            # From the end: the last pod takes the place of one that goes, and must be known.
+            for first in reversed(range(0, len(self._pods), _COUNTED_A_STEP)):
+                for pod in self._pods[first : first + _COUNTED_A_STEP]:
+                    if pod.uid not in partly.counted:
+                        partly.count(pod, 1)
+                yield
+        finally:
+            is_kept = self._ledgers.get(own_name) is partly
+            if is_kept:
+                del self._ledgers[own_name]
+        if is_kept:
+            self._ledgers.setdefault(name, partly.ledger)
 
     def prepare(
         self, name: str, dtype: type, default: object, of: Callable[[PodInfo], object]

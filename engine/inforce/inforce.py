@@ -51,6 +51,8 @@ _IN_FORCE: Final = "InForce"
 class Callbacks(msgspec.Struct):
     """Callbacks for bundles: `put` puts one in force, given the names of changed policies.
 
+    `prepare` does in steps what `put` would need long for.
+
     `missing` returns what a bundle reads and is not known yet; the text says who asks. `without` is
     what is reported while there is no bundle. `let_go` is told that one cannot come back any more.
     """
@@ -62,6 +64,7 @@ class Callbacks(msgspec.Struct):
     refused: list[Callable[[Refusal], None]] = []
     without: str = "nothing is scheduled"
     let_go: Callable[[], None] = lambda: None
+    prepare: Callable[[Bundle, frozenset[str] | None], Iterable[None]] = lambda *_: ()
 
 
 class InForce:
@@ -132,6 +135,7 @@ class InForce:
                 lambda bundle: self._callbacks.missing(bundle, asker),
                 partial(self._awaiting, asker),
                 self._write_down,
+                (lambda _: ()) if asker else self._prepared,
             ),
             self._clock,
             self._there,
@@ -266,15 +270,25 @@ class InForce:
         if self.reloader.bundle is not None:
             yield from self._put(self.reloader.bundle, ())
 
+    def _prepared(self, own: Bundle) -> Iterable[None]:
+        bundle, changed = self._together(own)
+        return self._callbacks.prepare(bundle, changed)
+
+    def _together(self, own: Bundle) -> tuple[Bundle, frozenset[str] | None]:
+        """The owner's rules beside those of namespaces, and which of all are not as before."""
+        parts = {} if self._tenants is None else self._tenants.parts
+        bundle = together(own, parts, self._settings.policies.tenants)
+        return bundle, None if self._goes_back else bundle.changed_since(self.bundle)
+
     def _put(self, own: Bundle, sources: Sequence[Source]) -> Work:
         """Puts all that is good in force together; the log names these sources, or what is new.
 
         In steps, as there may be a thousand policies of namespaces.
         """
-        before, parts = self.bundle, {} if self._tenants is None else self._tenants.parts
-        bundle = together(own, parts, self._settings.policies.tenants)
-        changed = None if self._goes_back else bundle.changed_since(before)
+        before = self.bundle
+        bundle, changed = self._together(own)
         yield
+        yield from self._callbacks.prepare(bundle, changed)
         if self.bundle is not before:
             return  # the owner's rules came, and included these
         self._callbacks.put(bundle, changed)

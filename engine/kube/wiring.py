@@ -17,7 +17,7 @@ import msgspec
 from engine.clock import Clock
 from engine.configuration.settings import ConfigError
 from engine.kube.client import KubeClient
-from engine.kube.errors import KubeconfigError, KubeError
+from engine.kube.errors import KubeconfigError, KubeError, status_error
 from engine.kube.session import Session
 from engine.tasks import first, unless
 from engine.telemetry import Telemetry
@@ -134,4 +134,6 @@ async def _answers(client: KubeClient) -> bool:
         answer = await client.request("GET", "/readyz", timeout_seconds=_TIMEOUT_SECONDS)
     except KubeError:
         return False
-    return answer.status < _SERVER_ERRORS
+    # An API server says `ok`, or in a Status that one may not ask; what is in between has pages.
+    is_its_own = answer.body.strip() == b"ok" or status_error(answer.status, answer.body).reason
+    return answer.status < _SERVER_ERRORS and bool(is_its_own)

@@ -192,11 +192,16 @@ class Book:
 
     def account(self, snapshot: Snapshot, owner: Owner) -> Account:
         """The sums over pods, of all snapshots of a cluster the same."""
-        found = snapshot.pods.ledger(
-            self._name, lambda: Account(owner, of_namespaces=self._of_namespaces)
-        )
+        found = snapshot.pods.ledger(*self._made(owner))
         assert isinstance(found, Account)
         return found
+
+    def prepare(self, snapshot: Snapshot, owner: Owner) -> Iterator[None]:
+        """Makes `account` in steps."""
+        return snapshot.pods.prepare_ledger(*self._made(owner))
+
+    def _made(self, owner: Owner) -> tuple[str, Callable[[], Account]]:
+        return self._name, lambda: Account(owner, of_namespaces=self._of_namespaces)
 
     def _quotas(self, snapshot: Snapshot) -> _Objects:
         known = self._objects

@@ -8,7 +8,7 @@ quota that a pod exceeds is an amount, like those of a node (`Room.quota`).
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from hashlib import blake2b
@@ -98,6 +98,10 @@ class Quota:
             return rule.owner(worlds.subject(pod, worlds.last.snapshot), worlds.last)
 
         return owner
+
+    def prepare(self, snapshot: Snapshot) -> Iterator[None]:
+        """Sums up in steps what pods use, where that follows from them."""
+        return self._book.prepare(snapshot, self.owner(snapshot)) if self.follows else iter(())
 
     def use(self, pod: PodInfo, snapshot: Snapshot) -> QuotaUse:
         """The quotas as the pod finds them."""
@@ -255,7 +259,12 @@ class QuotaPlugin(PolicyPlugin):
             what_if=self._what_if,
             counts_pods=True,
             rooms=self._rooms if amounts else None,
+            warm=self._warm,
         )
+
+    def _warm(self, snapshot: Snapshot) -> Iterator[None]:
+        for one in self.quotas:
+            yield from one.prepare(snapshot)
 
     def _events_of_owners(self) -> Sequence[ClusterEventWithHint]:
         """What else says whose quota a pod is of, and whose there are: fields, others, the time."""

@@ -20,7 +20,7 @@ driven in slices between scheduling cycles, so that no pod waits for it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -62,7 +62,7 @@ class Listener:
     the cluster has grown so that policies in force cost more than they should; `outgrown`: it has
     grown beyond what costs were bounded for until now. `missing` says what
     a bundle reads and is not known yet, which begins to be read then; `awaiting` is told that it
-    waits for that.
+    waits for that. `prepare` does in steps what `accepted` would need long for; decisions go on.
     """
 
     accepted: Callable[[Bundle], None] = lambda _: None
@@ -72,6 +72,7 @@ class Listener:
     missing: Callable[[Bundle], tuple[str, ...]] = lambda _: ()
     awaiting: Callable[[Bundle, tuple[str, ...]], None] = lambda _bundle, _missing: None
     outgrown: Callable[[], None] = lambda: None
+    prepare: Callable[[Bundle], Iterable[None]] = lambda _: ()
 
 
 @dataclass(slots=True)
@@ -119,6 +120,7 @@ class Reloader:
         self._awaits: set[str] = set()
         self._work: Work | None = None
         self._next: tuple[Bundle, Chosen] | None = None
+        self._preparing: Iterator[None] | None = None
         self.awaited: tuple[str, ...] = ()
         """What the bundle that is to come into force waits for; empty if none does."""
 
@@ -307,7 +309,9 @@ class Reloader:
 
     def step(self, deadline: float) -> bool:
         """Compiles until the deadline; True if there is more to do."""
-        self._come_in()
+        while self._come_in():
+            if self.clock.monotonic() >= deadline:
+                return True
         if self._work is None and self._is_outgrown():
             self._work = self._bound_anew()
         while self._work is not None:
@@ -317,14 +321,14 @@ class Reloader:
             except StopIteration:
                 # Who is told may have offered something else meanwhile.
                 self._work = None if self._work is work else self._work
-                return self._work is not None
+                return self._work is not None or self._preparing is not None
             if self.clock.monotonic() >= deadline:
                 return True
         return False
 
     def _begin(self) -> None:
         self._work = None if self._awaits else self._settle()
-        self._next, self.awaited = None, ()
+        self._next, self.awaited, self._preparing = None, (), None
 
     def _settle(self) -> Work:
         """Finds which of the newest texts can be in force together, and puts them in force."""
@@ -409,28 +413,36 @@ class Reloader:
             for state in self._mended(chosen):
                 self.listener.mended(state.source, now)
             return
-        self._next, self.awaited = (bundle, chosen), ()
+        self._next, self.awaited, self._preparing = (bundle, chosen), (), None
         self._come_in()
 
-    def _come_in(self) -> None:
-        """The next bundle comes into force, whole, once all is known that it reads."""
+    def _come_in(self) -> bool:
+        """The next bundle comes into force, whole, once all is known that it reads.
+
+        True: it is being prepared, by another step of which this has done one.
+        """
         if self._next is None:
-            return
+            return False
         bundle, chosen = self._next
-        missing = self.listener.missing(bundle)
-        if missing:
-            if missing != self.awaited:
-                self.awaited = missing
-                self._no_more_refused(chosen)
-                self.listener.awaiting(bundle, missing)
-            return
-        self._next, self.awaited = None, ()
+        if self._preparing is None:
+            missing = self.listener.missing(bundle)
+            if missing:
+                if missing != self.awaited:
+                    self.awaited = missing
+                    self._no_more_refused(chosen)
+                    self.listener.awaiting(bundle, missing)
+                return False
+            self._preparing = iter(self.listener.prepare(bundle))
+        if next(self._preparing, self) is not self:
+            return True
+        self._next, self.awaited, self._preparing = None, (), None
         # No guard watches those of namespaces, of which there may be thousands.
         if self.bundle is not None and not self.settings.tenant:
             self._before = [*self._before, (self.bundle, self._in_force)][-_MOST_BEFORE:]
         self._mended(chosen)
         self.listener.accepted(bundle)
         self.bundle = bundle
+        return False
 
     def _mended(self, chosen: Chosen) -> list[_State]:
         """These texts are in force; the sources whose refusal is over with that."""

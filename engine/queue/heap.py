@@ -9,7 +9,7 @@ Pods that are pushed in order, as nearly all are, go into a deque and cost no se
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from numbers import Real
 from typing import Any, Final
@@ -18,6 +18,7 @@ from engine.queue.queued import QueuedPod, SortKey
 
 _FEW: Final = 64
 _Entry = tuple[SortKey, int, QueuedPod]
+Entries = deque[_Entry] | list[_Entry]
 
 
 def comparable(key: object) -> tuple[int, Any]:
@@ -40,13 +41,16 @@ def comparable(key: object) -> tuple[int, Any]:
 class PodHeap:
     """Pods by key, smallest first. `next_ticket` may be shared by heaps."""
 
-    __slots__ = ("_entries", "_line", "_next_ticket", "_tickets")
+    __slots__ = ("_entries", "_key", "_line", "_next", "_next_ticket", "_tickets")
 
     def __init__(self, next_ticket: Callable[[], int]) -> None:
         self._entries: list[_Entry] = []
         self._line: deque[_Entry] = deque()
         self._tickets: dict[QueuedPod, int] = {}
         self._next_ticket = next_ticket
+        # The line and the entries of the order that is to come, and its key.
+        self._next: tuple[deque[_Entry], list[_Entry]] | None = None
+        self._key: Callable[[QueuedPod], SortKey]
 
     def __len__(self) -> int:
         return len(self._tickets)
@@ -58,11 +62,9 @@ class PodHeap:
     def push(self, key: SortKey, queued: QueuedPod) -> None:
         """Puts in a pod that is not in it. O(log n) at most."""
         ticket = self._tickets[queued] = self._next_ticket()
-        entry, line = (key, ticket, queued), self._line
-        if not line or line[-1] < entry:
-            line.append(entry)
-        else:
-            heappush(self._entries, entry)
+        _put((key, ticket, queued), self._line, self._entries)
+        if self._next is not None:
+            _put((self._key(queued), ticket, queued), *self._next)
 
     def remove(self, queued: QueuedPod) -> None:
         """Takes out a pod of this heap. O(1), and now and then O(n)."""
@@ -96,7 +98,39 @@ class PodHeap:
                 return queued
         return None
 
-    def rekey(self, key: Callable[[QueuedPod], SortKey]) -> None:
-        """Orders all pods anew. O(n log n)."""
-        entries = [(key(queued), ticket, queued) for queued, ticket in self._tickets.items()]
-        self._line, self._entries = deque(sorted(entries)), []
+    def rekey(self, key: Callable[[QueuedPod], SortKey]) -> Iterator[None]:
+        """Finds the order by another key, a pod a step; `turn` puts it in force."""
+        following = self._next = deque[_Entry](), list[_Entry]()
+        self._key = key
+        for queued, ticket in list(self._tickets.items()):
+            if self._tickets.get(queued) == ticket:  # otherwise it went, and has maybe come again
+                _put((key(queued), ticket, queued), *following)
+            yield
+
+    @property
+    def rekeyed(self) -> bool:
+        """Whether an order is to come."""
+        return self._next is not None
+
+    def turn(self) -> Sequence[Entries]:
+        """The order that is to come is in force from now on.
+
+        Returns:
+            What the order before was made of: to free all of it at once may take long.
+        """
+        before = self._line, self._entries
+        if self._next is not None:
+            self._line, self._entries = self._next
+        self._next = None
+        return before
+
+    def stay(self) -> None:
+        """The order stays as it is."""
+        self._next = None
+
+
+def _put(entry: _Entry, line: deque[_Entry], entries: list[_Entry]) -> None:
+    if not line or line[-1] < entry:
+        line.append(entry)
+    else:
+        heappush(entries, entry)

@@ -49,7 +49,7 @@ from engine.clock import Clock
 from engine.framework.events import EVERYTHING, Action, ClusterEvent, Resource, Seen
 from engine.framework.snapshot import Snapshot
 from engine.pods.podinfo import PodInfo
-from engine.queue.heap import PodHeap
+from engine.queue.heap import Entries, PodHeap
 from engine.queue.hooks import (
     GuardedHooks,
     Kin,
@@ -82,6 +82,10 @@ _CLASS_MOVES: Final = "ClassMoves"
 
 ASKING_SECONDS: Final = 0.002
 """How long hints are asked at a stretch; what is left is asked in the next `flush`."""
+ASKED_AHEAD: Final = 32
+"""Pods that are asked about at a stretch while hooks are prepared."""
+_FREED: Final = 1000
+"""Entries of an order that is over which are freed in one `flush`."""
 MOST_ASKING: Final = 256
 """Events for which hints may still have to be asked."""
 
@@ -120,7 +124,10 @@ class SchedulingQueue:
         self._backoff_q = PodHeap(tickets)
         self._error_backoff_q = PodHeap(tickets)
         self._parked = Parked(clock, tickets, max_in_unschedulable)
-        self._kin = Kin(self._hooks.kin)
+        # By the hooks in force, and by those that are prepared.
+        self._kins = [Kin(self._hooks.kin)]
+        self._ahead: GuardedHooks | None = None
+        self._over: list[Entries] = []
         # The pods that are tried for a group, and the pod that was popped last.
         self._out: dict[QueuedPod, Group] = {}
         self._tried: QueuedPod | None = None
@@ -154,7 +161,7 @@ class SchedulingQueue:
         now = self._clock.time()
         queued = QueuedPod(pod, added_at=now, queued_at=now, backs_off_until=NO_BACKOFF)
         self._pods[pod.uid] = queued
-        self._kin.put(queued)
+        self._is_now(queued, pod)
         if self.on_change is not None:
             self.on_change(queued)  # a gate may ask how long it has waited
         self._enter(queued, Wake.AT_ONCE, _ADDED)
@@ -267,6 +274,8 @@ class SchedulingQueue:
             why = NEW_RULES.label if outdated else _ASKED_AGAIN
             if (outdated or self._hooks.own.gates_volatile) and not self._admitted(queued, why):
                 continue
+            if outdated:
+                self._active_key(queued)  # it was put in by the order before
             self._tried = self._fly(queued)
             return queued
 
@@ -276,6 +285,7 @@ class SchedulingQueue:
         if queued is None or queued.where in (SubQueue.IN_FLIGHT, SubQueue.GATED):
             return None
         self._leave(queued)
+        self._active_key(queued)
         return self._fly(queued) if self._admitted(queued, _ASKED_AGAIN) else None
 
     def done(self, uid: str) -> None:
@@ -462,7 +472,7 @@ class SchedulingQueue:
 
     def go_behind(self, key: Hashable) -> None:
         """All pods with a key (`QueueHooks.kin`) queue anew, behind others of their priority."""
-        for queued in self._kin.of(key):
+        for queued in self.kin(key):
             if queued.where in (SubQueue.ACTIVE, SubQueue.BACKOFF):
                 queued.queued_at = self._clock.time()
                 self._reorder(queued)
@@ -471,6 +481,8 @@ class SchedulingQueue:
         """Moves the pods that are due: backoff over, `recheck_at` reached, parked for too long."""
         if self._asking:
             self._ask()
+        if self._over:
+            self._free()
         now = self._clock.monotonic()
         for heap in (self._backoff_q, self._error_backoff_q):
             while (queued := heap.peek()) is not None and queued.backoff_over_at <= now:
@@ -487,6 +499,13 @@ class SchedulingQueue:
         for queued in self._parked.leftover(self._parked.gated):
             self._move(queued, Wake.AFTER_BACKOFF, _TIMED_OUT)
 
+    def _free(self) -> None:
+        last = self._over[-1]
+        for _ in range(min(_FREED, len(last))):
+            last.pop()
+        if not last:
+            self._over.pop()
+
     def next_deadline(self) -> float | None:
         """When `flush` will next have something to do (monotonic); None: not by time alone."""
         if self._asking:
@@ -499,27 +518,85 @@ class SchedulingQueue:
 
     # ---- hooks -----------------------------------------------------------------------------
 
+    def prepare(self, hooks: QueueHooks, changed: frozenset[str] | None) -> Iterator[None]:
+        """Does in steps what of `set_hooks` with these hooks is linear in all pods; call that next.
+
+        That is the order by another sort key, and whose gang each pod is, by other plugins that
+        know gangs. Until then all stays by the hooks in force.
+        """
+        self._drop_ahead()
+        ahead = self._ahead = GuardedHooks(hooks, self._failed)
+        complete = False
+        try:
+            for number, _ in enumerate(self._steps_to(ahead, changed), 1):
+                if not number % ASKED_AHEAD:
+                    yield
+                if self._ahead is not ahead:
+                    return
+            complete = True
+        finally:
+            if not complete and self._ahead is ahead:
+                self._drop_ahead()
+
+    def _steps_to(self, ahead: GuardedHooks, changed: frozenset[str] | None) -> Iterator[None]:
+        before, hooks = self._hooks.own, ahead.own
+        if changed is None or changed & (before.kin_by | hooks.kin_by):
+            self._kins.append(Kin(ahead.kin))
+            for queued in list(self._pods.values()):
+                if self._pods.get(queued.pod.uid) is queued:
+                    self._kins[-1].put(queued)
+                yield
+        if hooks.ordered_by != before.ordered_by:
+            yield from self._rekey(ahead)
+            yield from self._rekey(ahead)  # the groups that came meanwhile
+
+    def _rekey(self, ahead: GuardedHooks) -> Iterator[None]:
+        """Finds the order of heaps that have none to come."""
+
+        def place(queued: QueuedPod) -> SortKey:
+            return ahead.sort_key(queued.pod, queued.queued_at)
+
+        def place_in_backoff(queued: QueuedPod) -> SortKey:
+            return (queued.backs_off_until, *place(queued))
+
+        for heap in self._heaps():
+            if not heap.rekeyed:
+                backs_off = heap in (self._backoff_q, self._error_backoff_q)
+                yield from heap.rekey(place_in_backoff if backs_off else place)
+
+    def _heaps(self) -> Iterator[PodHeap]:
+        yield from (self._active_q, self._backoff_q, self._error_backoff_q)
+        for group in self._parked.groups:
+            yield group.parked
+
+    def _drop_ahead(self) -> None:
+        if self._ahead is not None:
+            self._ahead = None
+            del self._kins[1:]
+            for heap in self._heaps():
+                heap.stay()
+
     def set_hooks(self, hooks: QueueHooks, changed: frozenset[str] | None) -> None:
         """Replaces the hooks; `changed` are the plugins that are not as before, None: all.
 
         Gated pods are tested again; pods that a changed or vanished plugin rejected are queued, as
         will be those in flight. Active pods and those in backoff pass the new gates when they are
-        popped. Linear in all pods if the sort key is another, or a plugin that knows gangs.
+        popped. What was not prepared is done at once.
         """
+        if self._ahead is None or self._ahead.own is not hooks:
+            for _ in self.prepare(hooks, changed):
+                pass
+        assert self._ahead is not None
+        before, self._hooks, self._ahead = self._hooks.own, self._ahead, None
+        if hooks.ordered_by != before.ordered_by:
+            for _ in self._rekey(self._hooks):
+                pass
+            for heap in self._heaps():
+                self._over += [one for one in heap.turn() if len(one) > _FREED]
         self._registrations = Registrations(hooks.hints)
         self._version += 1
-        before, self._hooks = self._hooks.own, GuardedHooks(hooks, self._failed)
-        self._kin.kin_of = self._hooks.kin
-        if changed is None or changed & (before.kin_by | hooks.kin_by):
-            self._kin = Kin(self._hooks.kin)
-            for queued in self._pods.values():
-                self._kin.put(queued)
-        if hooks.ordered_by != before.ordered_by:
-            self._active_q.rekey(self._active_key)
-            self._backoff_q.rekey(self._backoff_key)
-            self._error_backoff_q.rekey(self._backoff_key)
-            for group in self._parked.groups:
-                group.parked.rekey(self._active_key)
+        del self._kins[:-1]
+        self._kins[0].kin_of = self._hooks.kin
         if changed is None:
             changed = frozenset({*before.hints, *hooks.hints})
         happening = LoggedEvent(NEW_RULES, changed=changed)
@@ -559,7 +636,7 @@ class SchedulingQueue:
 
     def kin(self, key: Hashable) -> Collection[QueuedPod]:
         """The records of pods with a key (`QueueHooks.kin`), in flight or not. Read only."""
-        return self._kin.of(key)
+        return self._kins[0].of(key)
 
     def uids(self) -> frozenset[str]:
         """The UIDs of all pods, in flight or not, but for those deleted meanwhile."""
@@ -611,7 +688,8 @@ class SchedulingQueue:
 
     def _is_now(self, queued: QueuedPod, pod: PodInfo) -> None:
         queued.pod = pod
-        self._kin.put(queued)
+        for kin in self._kins:
+            kin.put(queued)
 
     def _wait_again(self, queued: QueuedPod, failures: int) -> None:
         queued.queued_at = self._clock.time()
@@ -702,7 +780,9 @@ class SchedulingQueue:
     # ---- inside: ways out and moves --------------------------------------------------------
 
     def _forget(self, uid: str) -> None:
-        self._kin.drop(self._pods.pop(uid))
+        queued = self._pods.pop(uid)
+        for kin in self._kins:
+            kin.drop(queued)
         if self.on_gone is not None:
             self.on_gone(uid)
 
@@ -821,7 +901,8 @@ class SchedulingQueue:
 
     def _reorder(self, queued: QueuedPod) -> None:
         """Takes the sort key again and moves the pod within its heap if it changed."""
-        if self._hooks.sort_key(queued.pod, queued.queued_at) == queued.sort_key:
+        same = self._hooks.sort_key(queued.pod, queued.queued_at) == queued.sort_key
+        if same and self._ahead is None:
             return
         self._heap_of(queued).remove(queued)
         self._push(queued)

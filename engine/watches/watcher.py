@@ -50,6 +50,9 @@ is about all objects of a kind: one that changes all the time would leave no tim
 _QUEUE_PAUSE: Final = 1.0
 """Between two events of the queue: pods whose rules look at it would keep each other awake."""
 
+_WAITS: Final = 5.0
+"""Who has not asked again for so long waits no longer."""
+
 Start = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
@@ -110,7 +113,7 @@ class Watcher:
     def __post_init__(self) -> None:
         self._running: dict[Hashable, tuple[Source, asyncio.Task[None]]] = {}
         self._kept = Needs()
-        self._wanted: dict[str, Needs] = {}
+        self._wanted: dict[str, tuple[Needs, float]] = {}
         self._promises = 0
         self._minute = 0.0
         self._fed_at = self._told_at = -math.inf
@@ -123,12 +126,11 @@ class Watcher:
     def want(self, needs: Needs, asker: str = "") -> tuple[str, ...]:
         """Begins to watch what is not watched yet; returns what is not there yet.
 
-        What several askers want is watched for all of them, until others are in force.
+        What several askers want is watched for all of them, until others are in force. Who still
+        waits asks again.
         """
-        self._wanted[asker] = needs
-        both = reduce(or_, self._wanted.values(), self._kept)
-        attend(self.cache, self.queue, both.attended)
-        self.sharing.keep(self._least | both.of_pods)
+        self._wanted[asker] = needs, self.wiring.clock.monotonic()
+        self._attend()
         wanted = dict(self._sources(needs))
         for key, make in wanted.items():
             if key not in self._running:
@@ -142,19 +144,29 @@ class Watcher:
         Policies that come back without having been asked for begin what they need here.
         """
         self._kept = reduce(or_, also, needs)
+        since, waiting, self._wanted = self.wiring.clock.monotonic() - _WAITS, self._wanted, {}
         self.want(needs)
-        self._wanted.clear()
+        self._wanted = {
+            asker: (one, at)
+            for asker, (one, at) in waiting.items()
+            if at > since and one | self._kept != self._kept
+        }
         # Apart: of all fields of a kind together another source would have to begin.
-        wanted = {key for each in (needs, *also) for key, _ in self._sources(each)}
+        each = (needs, *also, *(one for one, _ in self._wanted.values()))
+        wanted = {key for one in each for key, _ in self._sources(one)}
         for key in self._running.keys() - wanted:
             source, task = self._running.pop(key)
             task.cancel()
             source.forget()
-        attend(self.cache, self.queue, self._kept.attended)
-        self.sharing.keep(self._least | self._kept.of_pods)
+        self._attend()
         self._complete &= self.sharing.kept
         for source, _ in self._running.values():
             source.feed()
+
+    def _attend(self) -> None:
+        both = reduce(or_, (one for one, _ in self._wanted.values()), self._kept)
+        attend(self.cache, self.queue, both.attended)
+        self.sharing.keep(self._least | both.of_pods)
 
     def _sources(self, needs: Needs) -> Iterator[tuple[Hashable, Callable[[], Source]]]:
         for kind in WORKLOAD_KINDS if needs.workloads else ():

@@ -29,7 +29,7 @@ from engine.policy.bundle import Bundle
 from engine.policy.chain import frameworks_of
 from engine.policy.guard import Load
 from engine.policy.world import Worlds
-from engine.queue import SchedulingQueue
+from engine.queue import QueueHooks, SchedulingQueue
 from engine.scheduler import SLICE_SECONDS
 from engine.telemetry import Telemetry
 from tests.builders import Cache, make_node, make_pod
@@ -67,11 +67,12 @@ class Bench:
         self._profiles = make_profiles(Settings())
         self._worlds = Worlds(UTC, ())
         self.frameworks: Frameworks | None = None
+        self._prepared: tuple[Frameworks, QueueHooks] | None = None
         self.swap = 0.0
         settings = Settings.model_validate({"berth": {"policies": {"configMap": "x/y"}}})
         self.in_force = InForce(
             settings,
-            Callbacks(self._put, lambda _bundle, _asker: (), lambda: None),
+            Callbacks(self._put, prepare=self._prepare),
             self._profiles,
             clock=SystemClock(),
             telemetry=Telemetry(),
@@ -92,10 +93,18 @@ class Bench:
     def _snapshot(self):  # type: ignore[no-untyped-def]  # the cache's own
         return self.cache.snapshot(time.time())
 
-    def _put(self, bundle: Bundle, changed: frozenset[str] | None) -> None:
+    def _prepare(self, bundle: Bundle, changed: frozenset[str] | None) -> Iterator[None]:
+        if self._prepared is None:
+            frameworks = frameworks_of(self._profiles, bundle, worlds=self._worlds)
+            hooks = queue_hooks(frameworks, self._snapshot)
+            yield from self._queue.prepare(hooks, changed)
+            self._prepared = frameworks, hooks
+
+    def _put(self, _bundle: Bundle, changed: frozenset[str] | None) -> None:
         began = time.thread_time()
-        self.frameworks = frameworks_of(self._profiles, bundle, worlds=self._worlds)
-        self._queue.set_hooks(queue_hooks(self.frameworks, self._snapshot), changed)
+        assert self._prepared is not None
+        (self.frameworks, hooks), self._prepared = self._prepared, None
+        self._queue.set_hooks(hooks, changed)
         self.swap = time.thread_time() - began
 
     def decided(self, pod: PodInfo) -> float:

@@ -240,3 +240,40 @@ def test_of_the_last_that_is_selected_rules_stay_and_nothing_where_it_had_none(t
     assert caplog.messages[0] == "No ConfigMap matches yet: policies=yes in berth"
     named = f'source="{"ConfigMap berth/one, " * stays}ConfigMap berth/two"'
     assert sum(named in line for line in caplog.messages) == 1
+
+
+def test_rules_are_prepared_in_steps_before_they_are_in_force_and_newer_ones_take_their_place():
+    put, begun, clock = [], [], ManualClock()
+
+    def prepare(bundle, changed):
+        if bundle.files not in begun:
+            begun.append(bundle.files)
+            for _ in range(3):
+                yield
+
+    in_force = InForce(
+        Settings(berth=BerthDocument.model_validate({"policies": {"configMap": "berth/policies"}})),
+        Callbacks(lambda bundle, _: put.append(bundle.files), prepare=prepare),
+        make_profiles(Settings()),
+        clock=clock,
+        telemetry=Telemetry(),
+        there=lambda: (3, 10),
+    )
+    in_force.connect(None, None, lambda: True)
+    [(_, source)] = in_force.configured.watched
+    meta = ObjectMeta(name="policies", namespace="berth", uid="u")
+
+    def step():
+        return any(one.step(clock.monotonic()) for one in in_force.background)
+
+    source.on_add(ConfigMap(meta, data=GOOD))
+    while not begun:
+        assert step(), "there is more to do"
+    assert step()
+    newer = {"own.policy": "filter: node.label c\n"}
+    source.on_add(ConfigMap(meta, data=newer))
+    while newer not in begun:
+        assert step()
+    assert put == []
+    assert sum(step() for _ in range(9)) < 9, "it ends"
+    assert put == [newer]

@@ -23,6 +23,7 @@ from engine.framework.status import Code, Status
 from engine.inflight import MOST_IN_FLIGHT
 from engine.objects import Condition
 from engine.pods.podinfo import make_pod_info
+from engine.policy.accounts import Account
 from engine.queue import SubQueue
 from engine.simulate.lab import Lab
 from engine.telemetry import ATTEMPTS, Count
@@ -583,6 +584,32 @@ async def test_new_rules_are_tried_on_the_pods_that_the_old_ones_rejected():
     world.scheduler.use(chain({}), None)
     await world.turn()
     assert world.decisions[-1].pod.name == "big"
+
+
+async def test_what_a_new_quota_sums_up_is_summed_up_in_steps_before_it_is_in_force(monkeypatch):
+    counted, count = [], Account.count
+    monkeypatch.setattr(
+        Account, "count", lambda own, pod, sign: (counted.append(pod), count(own, pod, sign))
+    )
+    world = World({})
+    for number in range(1000):
+        pod = make_pod(f"there{number}", cpu="1m", labels={"team": "a"})
+        world.cache.add_pod(pod, "n1")
+    rules, most, steps = chain({"p.policy": "quota: by pod.label[team] max cpu 1\n"}), 0, 0
+    for _ in world.scheduler.prepare(rules, frozenset({"p"})):
+        steps, most = steps + 1, max(most, len(counted))
+        if steps == 1:
+            world.cache.add_pod(make_pod("new", cpu="1m", labels={"team": "a"}), "n1")
+        counted.clear()
+    assert steps > 5
+    assert 0 < most <= 130
+    world.scheduler.use(rules, frozenset({"p"}))
+    world.comes("p", cpu="100m", labels={"team": "a"})
+    await world.turn()
+    assert world.where("p") is SubQueue.UNSCHEDULABLE
+    ((_, _, message),) = world.edge.conditions
+    assert "1001m used" in message
+    assert len(counted) < 5
 
 
 async def test_rules_that_change_while_a_pod_is_bound_count_when_it_comes_back():

@@ -229,6 +229,33 @@ def test_while_an_edit_waits_for_another_field_those_in_force_stay_as_they_are(m
     assert watcher.due is None, "half a list is not all that there is"
 
 
+def test_what_one_still_waits_for_is_watched_on_when_rules_of_another_are_in_force():
+    ended, clock, nothing = [], ManualClock(), lambda: None
+
+    class Task:
+        def __init__(self, work):
+            work.close()
+
+        def cancel(self):
+            ended.append(self)
+
+    store, cache = stored()
+    wiring = Wiring(clock, Telemetry())
+    watcher = Watcher(None, wiring, cache, None, store, nothing, nothing, Task, None, PodSharing())
+    one, other = Needs(fields=frozenset({Field("g/ps", "a")})), Needs(usage=frozenset({"pod"}))
+    assert watcher.want(one, "a namespace") == ("g/ps",)
+    watcher.want(other)
+    watcher.keep(other)
+    assert (ended, len(watcher._running)) == ([], 2)
+    watcher.keep(one)
+    assert len(ended) == 1, "the owner's rules are others now"
+    watcher.want(other)
+    clock.advance(60.0)
+    watcher.keep(one)
+    assert len(ended) == 2, "nobody has asked for it since"
+    assert len(watcher._running) == 1
+
+
 def test_objects_that_change_all_the_time_take_a_tenth_of_the_time(monkeypatch):
     store, cache = stored(SignalSpec("m", "g/ps#a", source="object", by=("name",)))
     clock = ManualClock()

@@ -221,11 +221,23 @@ def test_texts_of_pods_that_are_gone_are_forgotten(few_texts):
     assert len(names) == 5
 
 
+class Sums:
+    """How many pods there are of each priority."""
+
+    of_namespaces = False
+
+    def __init__(self):
+        self.total = Counter()
+
+    def count(self, pod, sign):
+        self.total[pod.priority] += sign
+
+
 @settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(["comes", "goes", "changes", "step"]), st.integers(0, 9)))
 )
-def test_a_column_that_is_made_in_steps_follows_what_happens_between_them(acts):
+def test_what_is_made_of_all_pods_in_steps_follows_what_happens_between_them(acts):
     cache = Cache()
     cache.add_node(make_node("n"))
     there = {str(at): 0 for at in range(5)}
@@ -239,16 +251,23 @@ def test_a_column_that_is_made_in_steps_follows_what_happens_between_them(acts):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pods_module, "_PODS_A_STEP", 2)
         steps = cache.pods.prepare("mine", np.int64, -1, lambda pod: pod.pod.spec.priority)
+        patch.setattr(pods_module, "_COUNTED_A_STEP", 2)
+        sums = cache.pods.prepare_ledger("sums", Sums)
         for number, (what, at) in enumerate(acts):
             name = str(at)
             if what == "step":
                 next(steps, None)
+                next(sums, None)
             elif what == "goes" and name in there:
                 del there[name]
                 cache.remove_pod(make_pod(name).uid)
             elif what != "goes" and (name in there) == (what == "changes"):
                 put(name, number)
         deque(steps, maxlen=0)
+        deque(sums, maxlen=0)
+    ledger = cache.pods.ledger("sums", lambda: pytest.fail("it is there"))
+    assert isinstance(ledger, Sums)
+    assert ledger.total == Counter(there.values())
     column = cache.pods.derived("mine", np.int64, -1, lambda pod: pytest.fail("it is there"))
     assert column.tolist() == [there[cache.pods.pod(row).name] for row in range(cache.pods.size)]
 

@@ -33,6 +33,7 @@ class Server:
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
         self.away = False
+        self.ready = Response(200, {}, b"ok")
         self.hold: asyncio.Event | None = None
         self.answers: list[Response] = []
         self.asked: list[tuple[float, str, str]] = []
@@ -44,6 +45,8 @@ class Server:
             await self.hold.wait()
         if self.away:
             raise Unreachable("connection refused")
+        if path == "/readyz":
+            return self.ready
         return self.answers.pop(0) if self.answers else Response(201, {}, b"{}")
 
     def stream(
@@ -259,6 +262,20 @@ async def test_the_probe_finds_the_server_back_and_wakes_who_rests(bench: Bench)
     calls = len(bench.server.asked)
     await bench.advance(10.0)
     assert len(bench.server.asked) == calls, "nothing is asked while it is there"
+
+
+@with_bench
+async def test_a_page_of_what_stands_before_the_server_is_no_answer_of_it(bench: Bench) -> None:
+    reach = bench.wiring.reach
+    bench.start(keep_asking(bench.server, bench.wiring))
+    for code in (200, 403):
+        bench.server.ready = Response(code, {}, b"<html>sign in</html>")
+        reach.lost()
+        await bench.advance(5.0)
+        assert reach.away
+        bench.server.ready = Response(403, {}, b'{"kind": "Status", "reason": "Forbidden"}')
+        await bench.advance(1.3)
+        assert not reach.away
 
 
 @with_bench

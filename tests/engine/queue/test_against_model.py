@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -27,6 +29,7 @@ from engine.framework.events import (
 )
 from engine.framework.status import Status, unresolvable
 from engine.pods.podinfo import PodInfo
+from engine.queue import scheduling_queue
 from engine.queue.hooks import QueueHooks
 from engine.queue.queued import QueuedPod, SubQueue
 from engine.queue.scheduling_queue import SchedulingQueue
@@ -82,8 +85,21 @@ class Model:
     rules: int = 0
 
 
+@pytest.fixture(autouse=True)
+def _a_pod_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduling_queue, "ASKED_AHEAD", 1)
+
+
 def even(pod: PodInfo) -> bool:
     return pod.priority % 2 == 0
+
+
+def by_halves(pod: PodInfo) -> int | None:
+    return pod.priority % 2 or None
+
+
+def by_thirds(pod: PodInfo) -> int | None:
+    return pod.priority % 3 or None
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -98,13 +114,15 @@ class QueueMachine(RuleBasedStateMachine):
         self.rules = 0
         self.model: dict[str, Model] = {}
         self.named = 0
-        self.queue = SchedulingQueue(
-            clock=self.clock,
-            hooks=QueueHooks(self.by_priority, self.gate, self.hints),
-            snapshot=nothing,
-        )
+        self.coming: tuple[QueueHooks, Iterator[None]] | None = None
+        self.hooks = self.hooks_of(descending=False)
+        self.queue = SchedulingQueue(clock=self.clock, hooks=self.hooks, snapshot=nothing)
 
     # ---- the rules in force
+
+    def hooks_of(self, *, descending: bool) -> QueueHooks:
+        order, kin = (self.by_name, by_thirds) if descending else (self.by_priority, by_halves)
+        return QueueHooks(order, self.gate, self.hints, kin=kin, kin_by=frozenset({"A"}))
 
     def by_priority(self, pod: PodInfo, queued_at: float) -> tuple[object, ...]:
         return (-pod.priority, queued_at, pod.uid)
@@ -198,7 +216,9 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(data=st.data(), priority=st.integers(0, 6), held=st.booleans())
     def update(self, data: st.DataObject, priority: int, held: bool) -> None:
         m = data.draw(st.sampled_from(list(self.model.values())))
-        labels = {"held": "yes"} if held else None
+        self.change(m, priority, {"held": "yes"} if held else None)
+
+    def change(self, m: Model, priority: int, labels: dict[str, str] | None) -> None:
         pod = waiting(m.pod.name, priority=priority, labels=labels)
         self.queue.update(pod, (OWN_LABEL,))
         if m.where == "in_flight":
@@ -339,10 +359,44 @@ class QueueMachine(RuleBasedStateMachine):
         descending=st.booleans(),
     )
     def set_hooks(self, changed: frozenset[str] | None, dropped: str, descending: bool) -> None:
-        self.descending = descending
+        if self.descending != descending and changed is not None:
+            changed |= {"A"}
         self.hints = {name: hints for name, hints in HINTS.items() if name != dropped}
-        by = self.by_name if descending else self.by_priority
-        self.queue.set_hooks(QueueHooks(by, self.gate, self.hints), changed)
+        self.put(self.hooks_of(descending=descending), changed)
+
+    @rule(descending=st.booleans(), is_given_up=st.booleans())
+    def begin_to_prepare(self, descending: bool, is_given_up: bool) -> None:
+        if self.coming is not None and is_given_up:
+            self.coming[1].close()
+        hooks = self.hooks_of(descending=descending)
+        self.coming = hooks, self.queue.prepare(hooks, None)
+
+    @rule(pods=st.lists(st.integers(0, 6), min_size=1, max_size=3), steps=st.integers(1, 16))
+    def edit(self, pods: list[int], steps: int) -> None:  # the usual life of an edit
+        self.begin_to_prepare(not self.descending, is_given_up=True)
+        self.prepare(steps)
+        for priority in pods:
+            self.pop()
+            self.add(priority, held=False)
+            self.change(self.waiting_in("active")[0], priority, None)
+            self.prepare(1)
+        self.prepare(100)
+        self.pop()
+
+    @rule(steps=st.integers(1, 8))
+    def prepare(self, steps: int) -> None:
+        if self.coming is None:
+            return
+        hooks, left = self.coming
+        for _ in range(steps):
+            if next(left, self) is self:
+                self.coming, self.hints = None, dict(hooks.hints)
+                self.put(hooks, None)
+                break
+
+    def put(self, hooks: QueueHooks, changed: frozenset[str] | None) -> None:
+        self.queue.set_hooks(hooks, changed)
+        self.hooks, self.descending = hooks, hooks.sort_key == self.by_name
         self.rules += 1
         for m in self.waiting_in("gated"):
             self.enter(m)
@@ -361,6 +415,14 @@ class QueueMachine(RuleBasedStateMachine):
         assert found == expected
         places = [m.where for m in self.model.values()]
         assert self.queue.counts() == {where: places.count(where.value) for where in SubQueue}
+
+    @invariant()
+    def gangs_are_whole(self) -> None:
+        kin = self.hooks.kin
+        assert kin is not None
+        for key in (1, 2):
+            found = {queued.pod.uid for queued in self.queue.kin(key)}
+            assert found == {uid for uid, m in self.model.items() if kin(m.pod) == key}
 
     @invariant()
     def indexes_are_whole(self) -> None:

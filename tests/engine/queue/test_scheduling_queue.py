@@ -19,6 +19,7 @@ from engine.framework.events import (
 from engine.framework.status import Status, unresolvable
 from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod, QueueHooks, SchedulingQueue, SubQueue
+from engine.queue.scheduling_queue import ASKED_AHEAD
 from tests.engine.queue.builders import nothing, waiting
 
 NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
@@ -254,6 +255,55 @@ def test_new_rules_ask_whose_gang_a_pod_is_only_if_those_of_gangs_changed(
     assert not queue.kin("c")
     queue.set_hooks(hooks("in"), None)
     assert len(queue.kin("b")) == 1
+
+
+def test_what_new_rules_ask_of_all_pods_is_asked_in_steps_before_they_are_in_force(
+    clock: ManualClock,
+) -> None:
+    asked = 0
+
+    def hooks(sign: int, label: str) -> QueueHooks:
+        def order(pod: PodInfo, _queued_at: float) -> tuple[int]:
+            nonlocal asked
+            asked += 1
+            return (sign * pod.priority,)
+
+        def kin(pod: PodInfo) -> str | None:
+            nonlocal asked
+            asked += 1
+            return (pod.pod.metadata.labels or {}).get(label)
+
+        return QueueHooks(order, gate, HINTS, kin=kin, kin_by=frozenset({"gangs"}))
+
+    queue = SchedulingQueue(clock=clock, hooks=hooks(-1, "of"), snapshot=nothing)
+    labels = {"of": "a", "in": "b"}
+    for number in range(3000):
+        queue.add(waiting(f"p{number}", priority=number, labels=labels))
+    coming, most, steps, came = hooks(1, "in"), 0, 0, 3000
+    asked = 0
+    for _ in queue.prepare(coming, frozenset({"gangs"})):
+        steps, most, asked = steps + 1, max(most, asked), 0
+        queued = pop(queue)
+        assert queued.pod.priority == came - 1  # the order before
+        assert len(queue.kin("a")) == came
+        queue.done(queued.pod.uid)
+        queue.add(waiting(f"p{came}", priority=came, labels=labels))
+        queue.delete(queued.pod.uid)
+        queue.update(waiting(f"q{steps}", priority=-steps, labels=labels))
+        came += 1
+        asked = 0
+    assert steps > 100
+    assert most <= ASKED_AHEAD
+    queue.set_hooks(coming, frozenset({"gangs"}))
+    assert asked <= ASKED_AHEAD
+    assert not queue.kin("a")
+    assert len(queue.kin("b")) == sum(queue.counts().values())
+    assert queue._over
+    found = [pop(queue).pod.priority for _ in queue.kin("b")]
+    assert found == sorted(found)
+    for _ in range(6):
+        queue.flush()
+    assert not queue._over
 
 
 def test_everything_wakes_everybody(queue: SchedulingQueue) -> None:
