@@ -173,7 +173,7 @@ def test_a_policy_in_shadow_changes_nothing_and_its_config_map_is_told_of_it(clu
     cluster.told("policies", "PolicyShadow", "shadow of tried: of 3 pods: would have rejected")
     (said,) = [one for one in cluster.notes("policies") if one.startswith("PolicyShadow")]
     assert "would have rejected the node (2 by tried.policy:2)" in said
-    assert "would have held the pod (tried.policy:3 1)" in said
+    assert "would have held the pod (1 by tried.policy:3)" in said
     assert "2 pods elsewhere, 0 nowhere" in said
     cluster.berth.wait_for_log("shadow of tried: of 3 pods")
 
