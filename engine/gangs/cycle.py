@@ -517,6 +517,9 @@ class Gangs:
             words += f"; {named} refused" if fits else f"; no room for {named}"
         if turn.cut_short:
             words += "; not all combinations were tried, there are too many"
+        if turn.keeps_promises:
+            names = few(sorted({node for node, _ in turn.promised.values()}))
+            words += f"; evicted pods have to be gone from {names} first"
         self._break_promises(turn)
         if turn.reserved < gang.minimum:
             self.holds.failed(gang)

@@ -505,6 +505,9 @@ async def test_while_its_victims_go_a_gang_looks_for_no_others():
     for _ in range(3):
         await made.turn(after=11.0)
     assert len(await evicted(made)) == 2
+    made.handlers.nodes.on_add(make_node("n5", cpu="2"))
+    await made.turn(after=11.0)
+    assert "; evicted pods have to be gone from n" in condition(made, "a-0")
     for pod in low:
         if pod.metadata.name in made.edge.evictions:
             deleted(made, pod)
