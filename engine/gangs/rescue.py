@@ -78,9 +78,7 @@ class Rescuers:
         self.only_wait = False
         self._asked = 0
         self._refused = 0  # since the last one that has a place
-        self._why = self._stuck = (
-            ""  # why the one asked last is nowhere, and the last without a way
-        )
+        self._why = self._stuck = ""  # of the one asked last, and of the last without a way
         self._brief = 0  # may be asked about, in a domain, beyond those searched for in full
         self._there: list[Chosen] = []
         self._found: list[tuple[QueuedPod, PostFilterResult]] = []
@@ -151,7 +149,7 @@ class Rescuers:
             self.only_wait |= result.nominated is None and pod.uid in turn.promised
             hopeless.add(kind)
             self._refused += 1
-            self._stuck = f"{pod.name}: {self._why}"
+            self._stuck = f"{pod.name}: {self._why}" if self._why else pod.name
             left.append(queued)
         return left
 
