@@ -27,7 +27,7 @@ from engine.explain.scores import noted
 from engine.extenders.client import Extenders
 from engine.extenders.lane import NODES as WHOLE_NODES
 from engine.extenders.lane import ExtenderBinder, WholeObjects
-from engine.extenders.server import advice_of, calls_of
+from engine.extenders.server import advice_on, calls_of
 from engine.framework.decision import Placed
 from engine.framework.edge import Binder, Edge
 from engine.framework.frameworks import Frameworks
@@ -156,9 +156,8 @@ class App:
             self.shadow,
         )
         if options.advises:
-            self._endpoints.calls = calls_of(
-                lambda: advice_of(self.frameworks, self.bundle, self._worlds), self.snapshot
-            )
+            rules = advice_on(lambda: (self.frameworks, self.bundle), self._worlds)
+            self._endpoints.calls = calls_of(rules, self.snapshot)
         self.scheduler: Scheduler | None = None
         self.bundle: Bundle | None = None
         self._prepared: tuple[Bundle, Frameworks] | None = None

@@ -84,6 +84,23 @@ def advice_of(
     return next(iter(frameworks)), PolicyPreemption(alone, worlds)
 
 
+def advice_on(
+    in_force: Callable[[], tuple[AnyFramework | None, Bundle | None]], worlds: Worlds
+) -> Rules:
+    """Gives `advice_of` what is in force, which is made once for all calls."""
+    known: AnyFramework | None = None
+    advice: Advice | None = None
+
+    def rules() -> Advice | None:
+        nonlocal known, advice
+        frameworks, bundle = in_force()
+        if frameworks is not known or advice is None:
+            known, advice = frameworks, advice_of(frameworks, bundle, worlds)
+        return advice
+
+    return rules
+
+
 def calls_of(rules: Rules, snapshot: Callable[[], Snapshot]) -> dict[str, Call]:
     """The calls of the server, by path; every answer is made from one snapshot."""
     each = (_filtered, _prioritized, _preempted)

@@ -20,7 +20,7 @@ from engine.cli import main
 from engine.configuration.scheduler import SchedulerDocument
 from engine.configuration.settings import parse
 from engine.extenders import messages
-from engine.extenders.server import NOT_READY, PATHS, advice_of, calls_of, unsaid
+from engine.extenders.server import NOT_READY, PATHS, advice_on, calls_of, unsaid
 from engine.framework.frameworks import Frameworks
 from engine.framework.profile import Weighted
 from engine.plugins.no_nodes import PrioritySort
@@ -50,7 +50,9 @@ class Advised:
         bundle = compiled(files)
         worlds = Worlds(ZoneInfo("UTC"), ())
         frameworks = Frameworks([framework]) if ready else None
-        self.calls = calls_of(lambda: advice_of(frameworks, bundle, worlds), self.world.snapshot)
+        self.in_force = frameworks, bundle
+        self.rules = advice_on(lambda: self.in_force, worlds)
+        self.calls = calls_of(self.rules, self.world.snapshot)
 
     def asks(self, verb, body):
         return json.loads(asyncio.run(self.calls[f"/{verb}"].answer(body)))
@@ -210,3 +212,14 @@ def test_without_policies_there_is_nothing_to_serve():
     done = run()
     assert done.exit_code == 1
     assert "there are no policies to serve: give --policies" in done.output
+
+
+def test_the_preemption_is_made_once_for_all_calls_by_the_same_rules():
+    asked = Advised()
+    before = asked.rules()
+    assert before is asked.rules()
+    asked.in_force = Advised("score: 50\n").in_force
+    assert asked.rules()[1] is not before[1]
+    assert asked.rules()[0] is next(iter(asked.in_force[0]))
+    asked.in_force = None, None
+    assert asked.rules() is None
