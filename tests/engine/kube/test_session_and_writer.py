@@ -350,11 +350,15 @@ async def test_a_connection_at_rest_holds_no_answer():
 
 
 async def test_what_was_asked_ahead_is_asked_once_and_answers_the_first_who_asks():
+    came = asyncio.Event()
+
     async def query(request: web.Request) -> web.StreamResponse:
+        came.set()
         return web.Response(text=request.query_string)
 
     async with serving(query) as script, session_to(script) as session:
         await session.ask_ahead("/api/v1/pods", {"limit": "5"}, 30.0)
+        await came.wait()
         for limit in "655":
             answer = await session.request("GET", "/api/v1/pods", params={"limit": limit})
             assert answer.body == f"limit={limit}".encode()
