@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from engine.extenders.lane import Lane, WholeObjects
 
 SLICE_SECONDS: Final = 0.002
+MOST_IN_FLIGHT: Final = 200
 _MINUTE: Final = 60.0
 _TICK: Final = ClusterEvent(Resource.TIME, Action.UPDATE_OTHER)
 _SIGNALS_CAME: Final = ClusterEvent(Resource.SIGNAL, Action.UPDATE_OTHER)
@@ -263,7 +264,7 @@ class Scheduler:
             busy |= background.step(deadline)
         self._tick()
         basis, flights = self._basis, self._in_flight
-        while self.leads and basis.framework is not None and not flights.full:
+        while self.leads and basis.framework is not None and flights.bindings < MOST_IN_FLIGHT:
             if not self._cycle():
                 return self._search() or busy
             if self._clock.monotonic() >= deadline:

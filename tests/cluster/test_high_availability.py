@@ -19,7 +19,7 @@ from datetime import datetime
 
 import pytest
 
-from engine.inflight import MOST_IN_FLIGHT
+from engine.scheduler import MOST_IN_FLIGHT
 from tests.cluster import freezing
 from tests.cluster.berth import Berth, node, pod
 from tests.cluster.process import wait_until

@@ -20,11 +20,11 @@ from engine.framework.interface import SKIP_FILTER, PermitResult, Points, PreFil
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.framework.status import Code, Status
-from engine.inflight import MOST_IN_FLIGHT
 from engine.objects import Condition
 from engine.pods.podinfo import make_pod_info
 from engine.policy.accounts import Account
 from engine.queue import SubQueue
+from engine.scheduler import MOST_IN_FLIGHT
 from engine.simulate.lab import Lab
 from engine.telemetry import ATTEMPTS, Count
 from tests.builders import Cache, changed, default_plugins, make_node, make_pod, pod_object
@@ -716,48 +716,18 @@ async def test_no_more_bindings_are_in_flight_than_the_bound():
     assert world.queue.counts()[SubQueue.ACTIVE] == 30
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    for answer in answers[:15]:
+    for answer in answers[:10]:
         answer.set_result(BOUND)
-    await until(lambda: world.scheduler.in_flight == MOST_IN_FLIGHT - 15)
-    world.scheduler.work()
-    assert world.queue.counts()[SubQueue.ACTIVE] == 30  # they are decided together
-    answers[15].set_result(BOUND)
-    await until(lambda: world.scheduler.in_flight == MOST_IN_FLIGHT - 16)
+    await until(lambda: world.scheduler.in_flight == MOST_IN_FLIGHT - 10)
     world.scheduler.work()
     assert (world.scheduler.in_flight, world.queue.counts()[SubQueue.ACTIVE]) == (
         MOST_IN_FLIGHT,
-        14,
+        20,
     )
-    for answer in answers[16:]:
+    for answer in answers[10:]:
         answer.set_result(BOUND)
     await world.turn()
     assert len(world.cache.assigned()) == len(answers)
-
-
-async def test_a_slice_decides_several_pods_where_all_slots_are_in_use(monkeypatch):
-    world = World(nodes=())
-    world.handlers.nodes.on_add(make_node("huge", cpu="1000", memory="1Ti", pods="9999"))
-    loop = asyncio.get_running_loop()
-    answers = [loop.create_future() for _ in range(2 * MOST_IN_FLIGHT)]
-    world.edge.bind_answers.extend(answers)
-    for number in range(len(answers)):
-        world.comes(f"p{number}")
-    slices, work = [], world.scheduler.work
-    monkeypatch.setattr(world.scheduler, "work", lambda: slices.append(1) or work())
-    task, stop = await running(world)
-    await until(lambda: world.scheduler.in_flight == MOST_IN_FLIGHT)
-    slices.clear()
-    for answer in answers[:MOST_IN_FLIGHT]:
-        answer.set_result(BOUND)  # one by one, as servers answer
-        for _ in range(6):
-            await asyncio.sleep(0)
-    assert len(slices) <= MOST_IN_FLIGHT // 8
-    for answer in answers[MOST_IN_FLIGHT:]:
-        answer.set_result(BOUND)
-    await until(world.scheduler.idle)
-    stop.set()
-    await task
-    assert len(world.edge.binds) == len(answers)
 
 
 async def test_work_in_the_background_is_done_before_pods_and_when_it_is_due():
