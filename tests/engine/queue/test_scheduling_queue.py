@@ -306,6 +306,28 @@ def test_what_new_rules_ask_of_all_pods_is_asked_in_steps_before_they_are_in_for
     assert not queue._over
 
 
+def test_a_pod_that_changes_while_an_order_is_prepared_has_its_place_in_that_order(
+    clock: ManualClock,
+) -> None:
+    def by_rank(pod: PodInfo, _queued_at: float) -> tuple[int]:
+        return (int((pod.pod.metadata.labels or {})["rank"]),)
+
+    queue = SchedulingQueue(
+        clock=clock, hooks=QueueHooks(by_priority, gate, HINTS), snapshot=nothing
+    )
+    for number in range(100):
+        queue.add(waiting(f"p{number}", labels={"rank": str(number)}))
+    coming = QueueHooks(by_rank, gate, HINTS)
+    steps = queue.prepare(coming, None)
+    for _ in range(5):  # whose gang each pod is, and the order of most
+        next(steps)
+    queue.update(waiting("p0", labels={"rank": "1000"}))
+    for _ in steps:
+        pass
+    queue.set_hooks(coming, None)
+    assert [pop(queue).pod.name for _ in range(100)] == [*(f"p{n}" for n in range(1, 100)), "p0"]
+
+
 def test_everything_wakes_everybody(queue: SchedulingQueue) -> None:
     queued = fail(queue, waiting("p"), frozenset({"Deaf"}))
     assert queue.move(EVERYTHING) == 1
