@@ -901,8 +901,9 @@ class SchedulingQueue:
 
     def _reorder(self, queued: QueuedPod) -> None:
         """Takes the sort key again and moves the pod within its heap if it changed."""
-        same = self._hooks.sort_key(queued.pod, queued.queued_at) == queued.sort_key
-        if same and self._ahead is None:
+        # Where hooks have changed since, its key may be of the order before, or have two places.
+        is_known = self._ahead is None and queued.hooks_version == self._version
+        if is_known and self._hooks.sort_key(queued.pod, queued.queued_at) == queued.sort_key:
             return
         self._heap_of(queued).remove(queued)
         self._push(queued)

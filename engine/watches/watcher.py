@@ -130,7 +130,12 @@ class Watcher:
         waits asks again.
         """
         self._wanted[asker] = needs, self.wiring.clock.monotonic()
-        self._attend()
+        return self._begin(needs)
+
+    def _begin(self, needs: Needs) -> tuple[str, ...]:
+        both = reduce(or_, (one for one, _ in self._wanted.values()), self._kept)
+        attend(self.cache, self.queue, both.attended)
+        self.sharing.keep(self._least | both.of_pods)
         wanted = dict(self._sources(needs))
         for key, make in wanted.items():
             if key not in self._running:
@@ -144,13 +149,13 @@ class Watcher:
         Policies that come back without having been asked for begin what they need here.
         """
         self._kept = reduce(or_, also, needs)
-        since, waiting, self._wanted = self.wiring.clock.monotonic() - _WAITS, self._wanted, {}
-        self.want(needs)
+        since = self.wiring.clock.monotonic() - _WAITS
         self._wanted = {
             asker: (one, at)
-            for asker, (one, at) in waiting.items()
+            for asker, (one, at) in self._wanted.items()
             if at > since and one | self._kept != self._kept
         }
+        self._begin(needs)
         # Apart: of all fields of a kind together another source would have to begin.
         each = (needs, *also, *(one for one, _ in self._wanted.values()))
         wanted = {key for one in each for key, _ in self._sources(one)}
@@ -158,15 +163,9 @@ class Watcher:
             source, task = self._running.pop(key)
             task.cancel()
             source.forget()
-        self._attend()
         self._complete &= self.sharing.kept
         for source, _ in self._running.values():
             source.feed()
-
-    def _attend(self) -> None:
-        both = reduce(or_, (one for one, _ in self._wanted.values()), self._kept)
-        attend(self.cache, self.queue, both.attended)
-        self.sharing.keep(self._least | both.of_pods)
 
     def _sources(self, needs: Needs) -> Iterator[tuple[Hashable, Callable[[], Source]]]:
         for kind in WORKLOAD_KINDS if needs.workloads else ():

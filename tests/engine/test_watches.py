@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import math
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -254,6 +255,21 @@ def test_what_one_still_waits_for_is_watched_on_when_rules_of_another_are_in_for
     watcher.keep(one)
     assert len(ended) == 2, "nobody has asked for it since"
     assert len(watcher._running) == 1
+
+
+def test_what_is_kept_of_pods_for_one_who_waits_is_not_forgotten_when_others_are_in_force():
+    class Task:
+        def __init__(self, work):
+            work.close()
+
+    store, cache = stored()
+    wiring, nothing = Wiring(ManualClock(), Telemetry()), lambda: None
+    queue = SimpleNamespace(on_change=None, on_gone=None)
+    watcher = Watcher(None, wiring, cache, queue, store, nothing, nothing, Task, None, PodSharing())
+    watcher.want(Needs(attended=frozenset({FINISHED}), usage=frozenset({"pod"})), "a namespace")
+    cache.set_finished(make_pod("p", node="n"), 0.0)
+    watcher.keep(Needs())
+    assert cache.other_pods.pods(FINISHED).size == 1
 
 
 def test_objects_that_change_all_the_time_take_a_tenth_of_the_time(monkeypatch):

@@ -328,6 +328,23 @@ def test_a_pod_that_changes_while_an_order_is_prepared_has_its_place_in_that_ord
     assert [pop(queue).pod.name for _ in range(100)] == [*(f"p{n}" for n in range(1, 100)), "p0"]
 
 
+def test_a_pod_whose_new_key_is_the_one_it_had_in_the_order_before_has_its_new_place(
+    clock: ManualClock,
+) -> None:
+    def by(label: str) -> QueueHooks:
+        def key(pod: PodInfo, _queued_at: float) -> tuple[int]:
+            return (int((pod.pod.metadata.labels or {})[label]),)
+
+        return QueueHooks(key, gate, HINTS)
+
+    queue = SchedulingQueue(clock=clock, hooks=by("a"), snapshot=nothing)
+    for number in range(3):
+        queue.add(waiting(f"p{number}", labels={"a": f"{number + 5}", "b": f"{number}"}))
+    queue.set_hooks(by("b"), frozenset())
+    queue.update(waiting("p0", labels={"a": "5", "b": "5"}))
+    assert [pop(queue).pod.name for _ in range(3)] == ["p1", "p2", "p0"]
+
+
 def test_everything_wakes_everybody(queue: SchedulingQueue) -> None:
     queued = fail(queue, waiting("p"), frozenset({"Deaf"}))
     assert queue.move(EVERYTHING) == 1
