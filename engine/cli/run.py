@@ -31,6 +31,7 @@ from engine.kube.session import Session
 from engine.kube.wiring import connect
 from engine.serving.certificates import CertificateError
 from engine.serving.server import ListenError
+from engine.tasks import unless
 
 _RUNNING: Final = "engine.cli.running"
 """Imported while the API server makes the long lists."""
@@ -105,9 +106,7 @@ async def _connected(
     kubeconfig = flags["kubeconfig"] or settings.kubeconfig
     session = await connect(kubeconfig, SystemClock(), stop, flags["context"])
     if session is not None and not settings.delay_cache:
-        await asyncio.gather(
-            *[ask_ahead(session, one) for one in (resources.pods(), resources.nodes())]
-        )
+        await unless(stop, ask_ahead(session, resources.pods(), resources.nodes()))
     return session
 
 

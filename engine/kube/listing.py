@@ -5,6 +5,7 @@ One object that cannot be decoded never stops the others; it comes out as a `Bad
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
@@ -164,10 +165,11 @@ def _not_older(version: str) -> dict[str, str]:
     return {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"} if version else {}
 
 
-async def ask_ahead(session: Session, resource: Resource[Any]) -> None:
-    """Asks now for the first page that a reflector will ask for; see `Session.ask_ahead`."""
-    params = resource.params() | {"limit": _PAGE} | _not_older(Course().ask)
-    await session.ask_ahead(resource.path, params, _SILENCE_SECONDS)
+async def ask_ahead(session: Session, *lists: Resource[Any]) -> None:
+    """Asks now for the first pages that reflectors will ask for; see `Session.ask_ahead`."""
+    also = {"limit": _PAGE} | _not_older(Course().ask)
+    each = [session.ask_ahead(one.path, one.params() | also, _SILENCE_SECONDS) for one in lists]
+    await asyncio.gather(*each)
 
 
 async def each(client: KubeClient, resource: Resource[K]) -> AsyncIterator[K]:

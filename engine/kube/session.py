@@ -317,8 +317,10 @@ class Session:
         )
         asking.add_done_callback(lambda _: left.set())
         asking.add_done_callback(lambda done: done.cancelled() or done.exception())  # maybe unread
-        await left.wait()
-        self._ahead[_with(path, params)] = asking  # not before: it would wait for itself
+        try:
+            await left.wait()
+        finally:
+            self._ahead[_with(path, params)] = asking  # not before: it would wait for itself
 
     async def stream(
         self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,7 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from engine import channels
+from engine.cli import run
 from engine.cli.loop import run_in_loop
+from engine.configuration.settings import Settings
+from tests.engine.kube.test_session_and_writer import kubeconfig
 
 PROGRAM = """
 import asyncio, os, signal, sys
@@ -75,6 +80,23 @@ def ends(program, *arguments):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_process_that_is_told_again_while_it_ends_ends_as_if_told_once(number):
     assert ends(PROGRAM, str(int(number))) == (0, "told\nended\n", "")
+
+
+def test_who_is_told_while_the_server_is_not_even_connected_waits_for_no_connection(monkeypatch):
+    monkeypatch.setattr(channels, "_CONNECT_SECONDS", 1e6)
+
+    async def started_and_told(server):
+        stop = asyncio.Event()
+        flags = {"kubeconfig": kubeconfig(server), "context": None}
+        connecting = asyncio.create_task(run._connected(Settings(), flags, stop))
+        await asyncio.wait({connecting}, timeout=0.1)
+        stop.set()
+        async with asyncio.timeout(60):
+            session = await connecting
+        await session.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        run_in_loop(started_and_told(f"https://127.0.0.1:{silent.getsockname()[1]}"))
 
 
 def test_a_terminal_that_closes_does_not_end_what_was_started_with_nohup():
