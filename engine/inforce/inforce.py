@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -287,10 +288,10 @@ class InForce:
         """
         before = self.bundle
         bundle, changed = self._together(own)
-        yield
-        yield from self._callbacks.prepare(bundle, changed)
-        if self.bundle is not before:
-            return  # the owner's rules came, and included these
+        for _ in chain((None,), self._callbacks.prepare(bundle, changed)):
+            yield
+            if self.bundle is not before:
+                return  # the owner's rules came, and included these
         self._callbacks.put(bundle, changed)
         self.bundle, self._since = bundle, self._clock.time()
         yield

@@ -228,6 +228,30 @@ def test_putting_together_putting_in_force_and_telling_are_a_step_each(monkeypat
     assert [one for one in steps if one] == [["together"], ["_put"], ["emit"]]
 
 
+def test_what_is_prepared_for_a_namespace_is_given_up_when_the_owners_rules_came_with_it():
+    world, given_up = started({"team-a": {"a.policy": LABEL}}), []
+
+    def prepare(bundle, _changed):
+        try:
+            for _ in range(9):
+                yield
+        except GeneratorExit:
+            given_up.append(bundle.hash)
+            raise
+
+    world.in_force._callbacks.prepare = prepare
+    world.tenants.on_update(world.seen["team-a"], config_map("team-a", {"a.policy": OWN}))
+    tenants, *_ = world.in_force.background
+    for _ in range(9):
+        tenants.step(1e9)
+    own = config_map("berth-system", {"other.policy": OWN}, "policies")
+    world.own.on_update(world.own.seen, own)
+    while not world.put:
+        world.in_force.reloader.step(1e9)
+    world.worked()
+    assert len(given_up) == 1
+
+
 def test_the_owners_rules_take_with_them_what_is_put_together_meanwhile():
     world = started({"team-a": {"a.policy": LABEL}})
     world.tenants.on_update(world.seen["team-a"], config_map("team-a", {"b.policy": LABEL}))
