@@ -146,12 +146,11 @@ class PodColumns(ColumnTable[PodInfo]):
         return found
 
     def prepare_ledger(self, name: str, make: Callable[[], Ledger]) -> Iterator[None]:
-        """`ledger` in steps, between which pods may come, change and go."""
+        """`ledger` in steps, between which pods may come, change and go, and rules, too."""
         self._asked.add(name)
         if name in self._ledgers:
             return
         partly, own_name = _Partly(make()), f"{name}, not all of it"
-        self._asked.add(own_name)
         self._ledgers[own_name] = partly
         try:
             # From the end: the last pod takes the place of one that goes, and must be known.
@@ -166,6 +165,7 @@ class PodColumns(ColumnTable[PodInfo]):
                 del self._ledgers[own_name]
         if is_kept:
             self._ledgers.setdefault(name, partly.ledger)
+            self._asked.add(name)
 
     def prepare(
         self, name: str, dtype: type, default: object, of: Callable[[PodInfo], object]
@@ -237,7 +237,8 @@ class PodTable(PodColumns):
     def forget_ledgers(self) -> None:
         """Rules have changed: drops the sums that nobody asked for since they last did."""
         for name in self._ledgers.keys() - self._asked:
-            del self._ledgers[name]
+            if not isinstance(self._ledgers[name], _Partly):  # it ends with its steps
+                del self._ledgers[name]
         self._asked.clear()
 
     def add(self, pod: PodInfo, node_row: int) -> None:

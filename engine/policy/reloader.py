@@ -417,25 +417,25 @@ class Reloader:
         self._come_in()
 
     def _come_in(self) -> bool:
-        """The next bundle comes into force, whole, once all is known that it reads.
+        """The next bundle comes into force, whole, while all is known that it reads.
 
         True: it is being prepared, by another step of which this has done one.
         """
         if self._next is None:
             return False
         bundle, chosen = self._next
+        told, self.awaited = self.awaited, self.listener.missing(bundle)
+        if self.awaited:
+            self._preparing = None
+            if self.awaited != told:
+                self._no_more_refused(chosen)
+                self.listener.awaiting(bundle, self.awaited)
+            return False
         if self._preparing is None:
-            missing = self.listener.missing(bundle)
-            if missing:
-                if missing != self.awaited:
-                    self.awaited = missing
-                    self._no_more_refused(chosen)
-                    self.listener.awaiting(bundle, missing)
-                return False
             self._preparing = iter(self.listener.prepare(bundle))
         if next(self._preparing, self) is not self:
             return True
-        self._next, self.awaited, self._preparing = None, (), None
+        self._next = self._preparing = None
         # No guard watches those of namespaces, of which there may be thousands.
         if self.bundle is not None and not self.settings.tenant:
             self._before = [*self._before, (self.bundle, self._in_force)][-_MOST_BEFORE:]

@@ -277,3 +277,37 @@ def test_rules_are_prepared_in_steps_before_they_are_in_force_and_newer_ones_tak
     assert put == []
     assert sum(step() for _ in range(9)) < 9, "it ends"
     assert put == [newer]
+
+
+def test_what_rules_read_and_is_gone_again_while_they_are_prepared_is_waited_for():
+    put, missing, clock = [], [()], ManualClock()
+
+    def prepare(_bundle, _changed):
+        for _ in range(3):
+            missing[0] = ("a list",) if len(asked) == 2 else ()
+            yield
+
+    asked = []
+    in_force = InForce(
+        Settings(berth=BerthDocument.model_validate({"policies": {"configMap": "berth/policies"}})),
+        Callbacks(
+            lambda bundle, _: put.append(bundle.files),
+            lambda *_: asked.append(missing[0]) or missing[0],
+            prepare=prepare,
+        ),
+        make_profiles(Settings()),
+        clock=clock,
+        telemetry=Telemetry(),
+        there=lambda: (3, 10),
+    )
+    in_force.connect(None, None, lambda: True)
+    [(_, source)] = in_force.configured.watched
+    meta = ObjectMeta(name="policies", namespace="berth", uid="u")
+    source.on_add(ConfigMap(meta, data=GOOD))
+    while in_force.reloader.step(1e9):
+        pass
+    assert (put, in_force.reloader.awaited) == ([], ("a list",))
+    missing[0] = ()
+    while in_force.reloader.step(1e9):
+        pass
+    assert put == [GOOD]
