@@ -16,6 +16,7 @@ from engine.clock import ManualClock, SystemClock
 from engine.framework.snapshot import QueueTimes
 from engine.kube.client import Response
 from engine.kube.errors import NotFound, StatusError
+from engine.kube.resources import WORKLOAD_KINDS
 from engine.kube.sharing import PodSharing
 from engine.kube.wiring import Wiring
 from engine.objects import Pod, from_builtins
@@ -254,6 +255,27 @@ def test_what_one_still_waits_for_is_watched_on_when_rules_of_another_are_in_for
     watcher.keep(one)
     assert len(ended) == 2, "nobody has asked for it since"
     assert len(watcher._running) == 1
+
+
+def test_what_rules_in_force_read_already_makes_no_other_rules_wait():
+    wiring, nothing = Wiring(ManualClock(), Telemetry()), lambda: None
+    store, cache = stored()
+    around = cache, None, store, nothing, nothing, lambda work: work.close()
+    watcher = Watcher(None, wiring, *around, pods=None, sharing=PodSharing())
+    own = Needs(workloads=True)
+    assert len(watcher.want(own)) == len(WORKLOAD_KINDS)
+    for source, _ in watcher._running.values():
+        source.reflector.synced.set()
+    assert watcher.want(own) == ()
+
+    for source, _ in watcher._running.values():
+        source.reflector.failures, source.reflector.last_error = 1, "403: no access"
+    assert len(watcher.want(own)) == len(WORKLOAD_KINDS), "the rules are not in force yet"
+    watcher.keep(own)
+    assert watcher.want(own) == ()
+    assert watcher.want(own | Needs(usage=frozenset({"pod"}))) == (
+        "the usage of pods (metrics.k8s.io)",
+    )
 
 
 def test_objects_that_change_all_the_time_take_a_tenth_of_the_time(monkeypatch):
