@@ -92,6 +92,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     serving: ServerOptions | None = None
     advises: bool = False
     """It decides nothing, and answers another scheduler as an extender."""
+    context: str | None = None
+    """That of the kubeconfig, if not its current one."""
 
 
 class Hooks(msgspec.Struct):
@@ -183,7 +185,8 @@ class App:
         host = socket.gethostname()
         async with served(self._options.serving, self._endpoints, stop, host=host):
             kubeconfig = self._options.kubeconfig or self.settings.kubeconfig
-            session = await (connecting or connect(kubeconfig, self._clock, stop))
+            made = connecting or connect(kubeconfig, self._clock, stop, self._options.context)
+            session = await made
             if session is not None:
                 await self._run(session, stop, host)
 

@@ -68,11 +68,11 @@ def answer(what: str, name: str, request: Request) -> None:
 
 
 def _cluster(request: Request) -> Cluster:
-    settings = with_flags(load(request.config), request.flags)
     if request.paths:
+        settings = with_flags(load(request.config), request.flags)
         return from_files(request.paths, settings, request.metrics, request.now)
-    asked = from_server(request.kubeconfig, request.context, settings, usual=request.config is None)
-    return run_in_loop(asked)
+    given = request.kubeconfig, request.context, request.config, request.flags
+    return run_in_loop(from_server(*given))
 
 
 def _print(

@@ -99,6 +99,8 @@ def test_a_cluster_whose_kubeconfig_cannot_be_written():
         ["inventory"],
         ["explain", "node", "a"],
         ["install", "--image=a"],
+        ["webhook", "--policy-configmap=a/b", "--secure-port=19443"],
+        ["extender", "--policy-configmap=a/b", "--port=18888"],
     ],
 )
 def test_whoever_asks_a_cluster_may_name_the_context(words, tmp_path):

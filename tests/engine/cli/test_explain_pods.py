@@ -275,6 +275,39 @@ def test_where_no_policies_are_given_those_of_the_usual_config_map_count(
     assert [one for one in told["notes"] if one.startswith(note)]
 
 
+@pytest.mark.parametrize(
+    ("given", "metrics"), [((), 2), (("--config", "none.yaml"), 0), (("--policies", "p.policy"), 1)]
+)
+async def test_where_no_configuration_is_given_that_of_the_cluster_holds(
+    tmp_path, monkeypatch, given, metrics
+):
+    monkeypatch.chdir(tmp_path)
+    of = {"apiVersion": "berth.dev/v1", "kind": "BerthConfiguration"}
+    (tmp_path / "none.yaml").write_text(yaml.safe_dump(of))
+    (tmp_path / "p.policy").write_text("prefer: least load\n")
+    async with EmbeddedCluster(nodes=2) as cluster:
+        cluster.create("namespaces", {"metadata": {"name": "berth-system"}})
+        policies = {"configMap": "berth-system/rules"}
+        config = of | {"policies": policies, "prometheus": {"url": cluster.prometheus_url}}
+        for name, data in (
+            ("berth-config", {"config.yaml": yaml.safe_dump(config)}),
+            ("rules", {"p.policy": "prefer: least load\nprefer: least bandwidth\n"}),
+            ("policies", {"p.policy": "filter: never\n"}),
+        ):
+            item = {"metadata": {"name": name}, "data": data}
+            cluster.create("configmaps", item, namespace="berth-system")
+        spec = {"schedulerName": "berth", "containers": [{"name": "c", "image": "i"}]}
+        cluster.create("pods", {"metadata": {"name": "web"}, "spec": spec}, namespace="default")
+        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(cluster.kubeconfig()))
+        words = ["explain", "pod", "web", "--kubeconfig", "kubeconfig", *given]
+        done = await asyncio.to_thread(CliRunner().invoke, main, [*words, "--format", "json"])
+    told = json.loads(done.stdout)
+    rules = [one for one in told["best"][0]["scores"] if "p.policy" in json.dumps(one)]
+    assert sum(len(one.get("lines", ())) for one in rules) == metrics, told
+    note = "no --config given: that of ConfigMap berth-system/berth-config holds"
+    assert (note in told["notes"]) == ("--config" not in given)
+
+
 async def test_of_the_usual_config_map_the_last_good_texts_count_as_in_the_scheduler(tmp_path):
     async with EmbeddedCluster(nodes=1) as cluster:
         kubeconfig = tmp_path / "kubeconfig"
