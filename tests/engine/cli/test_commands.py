@@ -381,6 +381,19 @@ def test_policies_of_one_name_in_several_config_maps_are_all_checked(tmp_path):
     assert result.stderr.startswith("4 files checked: ")
 
 
+def test_policies_of_one_name_in_config_maps_without_names_are_all_checked(tmp_path):
+    path = tmp_path / "all.yaml"
+    path.write_text(
+        yaml.safe_dump_all(
+            {"kind": "ConfigMap", "data": {"own.policy": text}} for text in (BROKEN, GOOD)
+        )
+    )
+    result = berth("check", path)
+    assert result.exit_code == 1
+    assert f"--> {path}/1/own.policy:" in result.stdout
+    assert result.stderr.startswith("2 files checked: ")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
