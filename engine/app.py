@@ -192,6 +192,7 @@ class App:
 
     async def _run(self, session: Session, stop: asyncio.Event, host: str) -> None:
         try:
+            self.telemetry.take(session.telemetry)
             session.telemetry = self.telemetry
             wiring = Wiring(self._clock, self.telemetry, Random())
             identity = f"{host}_{UUID(int=wiring.random.getrandbits(128), version=4)}"

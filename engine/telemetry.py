@@ -209,6 +209,13 @@ class Telemetry:
         """Counts one more with these labels."""
         self._labelled[metric][labels] += 1.0
 
+    def take(self, before: Telemetry) -> None:
+        """Has what was counted before this one was there; nobody has entered such values here."""
+        for metric, counts in before._labelled.items():
+            for labels, value in counts.items():
+                self._labelled[metric][labels] += value
+        self._histograms |= before._histograms
+
     def keep(self, metric: Metric, label: str, values: Container[str]) -> None:
         """Forgets what was counted with other values of a label: names come and go."""
         at, known = metric.labels.index(label), self._labelled.get(metric, {})
