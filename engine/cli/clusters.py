@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from engine.cli.check import read as bytes_of
 from engine.cli.eval import read_metrics, samples_of
@@ -23,6 +24,7 @@ from engine.cli.replay import ruled
 from engine.cli.settings import with_flags
 from engine.clock import Clock, ManualClock, SystemClock
 from engine.configuration.settings import Settings, load, read
+from engine.framework.effects import POD_SCHEDULED
 from engine.framework.frameworks import Frameworks
 from engine.inforce import Callbacks, InForce
 from engine.kube.errors import NotFound, StatusError
@@ -33,7 +35,7 @@ from engine.kube.resources import kinds_of, namespaces, nodes, pods
 from engine.kube.session import Session
 from engine.kube.sharing import PodSharing
 from engine.kube.wiring import Wiring
-from engine.objects import ConfigMap, Node, Pod
+from engine.objects import Condition, ConfigMap, Node, Pod
 from engine.plugins.profiles import make_profiles
 from engine.policy import chain
 from engine.policy.bundle import Bundle
@@ -87,7 +89,8 @@ def from_files(
     lab = Lab(frameworks, clock=ManualClock(now), signals=samples)
     attend(lab.cache, lab.queue, bundle.needs.attended)
     there = [one.pod for one in objects.pods]
-    lab.add([*objects.namespaces.values(), *objects.nodes.values(), *objects.others, *there])
+    before = *objects.namespaces.values(), *objects.nodes.values(), *objects.others
+    lab.add([*before, *map(_where_it_waits, there)])
     notes = [] if texts else [_NO_POLICIES]
     read = {one.name for one in bundle.metrics} - {name for name, _ in given}
     notes += [f"metric {name} is missing: give it with --metric" for name in sorted(read)]
@@ -136,12 +139,30 @@ async def from_server(
                 notes.append(f"{kind.resource().name} are left out: {refused}")
         signals = await _samples(settings, bundle, hosts, clock, notes)
         lab = Lab(frameworks, clock=ManualClock(clock.time()), signals=signals)
-        lab.add([*objects, *there])
+        lab.add([*objects, *map(_where_it_waits, there)])
         await _watched(lab, session, bundle.needs, signals, notes)
     unasked = settings.berth.prometheus.url is None
     failed = (one for one in signals.status() if one.error or not (unasked or one.matched))
     notes.extend(f"{one.name} is missing: {one.error or 'no sample of it'}" for one in failed)
     return Cluster(lab, _by_key(there), notes)
+
+
+def scheduled(pod: Pod) -> Condition:
+    """What its condition says of it; empty without one."""
+    each = pod.status.conditions or ()
+    return next((one for one in each if one.type == POD_SCHEDULED), Condition())
+
+
+def waits_in_permit(pod: Pod) -> bool:
+    """Whether it has no node, and room on the one that it was given, if that is known."""
+    return not pod.node_name and scheduled(pod).reason == "WaitingOnPermit"
+
+
+def _where_it_waits(pod: Pod) -> Pod:
+    node = pod.status.nominated_node_name
+    if not (node and waits_in_permit(pod)):
+        return pod
+    return replace(pod, spec=replace(pod.spec, node_name=node))
 
 
 def _by_key(there: Sequence[Pod]) -> dict[str, Pod]:
