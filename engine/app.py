@@ -92,6 +92,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     serving: ServerOptions | None = None
     advises: bool = False
     """It decides nothing, and answers another scheduler as an extender."""
+    context: str | None = None
+    """That of the kubeconfig, if not its current one."""
 
 
 class Hooks(msgspec.Struct):
@@ -183,12 +185,14 @@ class App:
         host = socket.gethostname()
         async with served(self._options.serving, self._endpoints, stop, host=host):
             kubeconfig = self._options.kubeconfig or self.settings.kubeconfig
-            session = await (connecting or connect(kubeconfig, self._clock, stop))
+            made = connecting or connect(kubeconfig, self._clock, stop, self._options.context)
+            session = await made
             if session is not None:
                 await self._run(session, stop, host)
 
     async def _run(self, session: Session, stop: asyncio.Event, host: str) -> None:
         try:
+            self.telemetry.take(session.telemetry)
             session.telemetry = self.telemetry
             wiring = Wiring(self._clock, self.telemetry, Random())
             identity = f"{host}_{UUID(int=wiring.random.getrandbits(128), version=4)}"
@@ -511,7 +515,10 @@ class App:
             self._watcher.keep(self.bundle.needs, [one.needs for one in also])
 
     def _missing(self, bundle: Bundle, asker: str) -> tuple[str, ...]:
-        return () if self._watcher is None else self._watcher.want(bundle.needs, asker)
+        lists = () if self._watcher is None else self._watcher.want(bundle.needs, asker)
+        if self.settings.berth.prometheus.url is None:
+            return lists
+        return (*lists, *self.signals.want(map(signal_spec, bundle.metrics), asker))
 
     def snapshot(self) -> Snapshot:
         """The cluster as of now."""

@@ -132,8 +132,8 @@ class _Handler(ABC, Generic[_T]):
 class PodHandler(_Handler[Pod]):
     """Pods: those on nodes to the cache, those that wait for us to the queue.
 
-    A waiting pod that cannot be read is not queued, and reported once. A pod on a node counts with
-    what of it can be read.
+    A waiting pod that cannot be read is not queued, and reported once. One that was given a node
+    goes on as it was. A pod on a node counts with what of it can be read.
     """
 
     scheduler_names: Container[str]
@@ -211,6 +211,9 @@ class PodHandler(_Handler[Pod]):
         try:
             pod = make_pod_info(new)
         except ValueError as reason:
+            if self.cache.node_of(uid) is not None:
+                log.warning("%s: the pod keeps the node that it was given", reason)
+                return
             self.queue.delete(uid)
             if self._is_news(new, str(reason)):
                 self.on_refused(new, str(reason))

@@ -158,7 +158,9 @@ POLICIES_LOADED: Final = _gauge("berth_policies", "Policies in force.")
 POLICIES_REFUSED: Final = _gauge(
     "berth_policy_source_refused", "1 while the source's text is not in force.", "source"
 )
-POLICIES_AWAITED: Final = _gauge("berth_policy_bundle_awaits", "Lists the next bundle awaits.")
+POLICIES_AWAITED: Final = _gauge(
+    "berth_policy_bundle_awaits", "Lists and metrics the next bundle awaits."
+)
 METRIC_AGE: Final = _gauge("berth_metric_age_seconds", "Age of the newest sample.", "metric")
 METRIC_MISSING: Final = _gauge(
     "berth_metric_missing", "1 while the metric has no sample that is not too old.", "metric"
@@ -206,6 +208,13 @@ class Telemetry:
     def count(self, metric: Metric, *labels: str) -> None:
         """Counts one more with these labels."""
         self._labelled[metric][labels] += 1.0
+
+    def take(self, before: Telemetry) -> None:
+        """Has what was counted before this one was there; nobody has entered such values here."""
+        for metric, counts in before._labelled.items():
+            for labels, value in counts.items():
+                self._labelled[metric][labels] += value
+        self._histograms |= before._histograms
 
     def keep(self, metric: Metric, label: str, values: Container[str]) -> None:
         """Forgets what was counted with other values of a label: names come and go."""

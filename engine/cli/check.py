@@ -208,8 +208,8 @@ def _named(path: Path) -> Iterator[tuple[str, bytes]]:
     except ValueError as wrong:
         raise click.ClickException(f"{path} {wrong}") from wrong
     found = [
-        (_whose(one), str(key), str(data).encode("utf-8", "surrogatepass"))
-        for one in objects
+        (number, _whose(one), str(key), str(data).encode("utf-8", "surrogatepass"))
+        for number, one in enumerate(objects, 1)
         if isinstance(there := one.get("data"), dict)
         for key, data in there.items()
         if str(key).endswith(ENDING)
@@ -217,9 +217,12 @@ def _named(path: Path) -> Iterator[tuple[str, bytes]]:
     if not found:
         raise click.ClickException(f"{path}: has no ConfigMap with a key that ends in {ENDING}")
     at = "stdin.yaml" if path == _STDIN else path
-    are_apart = len({key for _, key, _ in found}) == len(found)
-    for whose, key, data in found:
-        yield f"{at}/{'' if are_apart else whose}{key}", data
+    short = [key for *_, key, _ in found]
+    whole = [f"{whose}{key}" for _, whose, key, _ in found]
+    numbered = [f"{number}/{whose}{key}" for number, whose, key, _ in found]
+    names = next(one for one in (short, whole, numbered) if len({*one}) == len(found))
+    for name, (*_, data) in zip(names, found, strict=True):
+        yield f"{at}/{name}", data
 
 
 def _whose(item: Mapping[str, object]) -> str:

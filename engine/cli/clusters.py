@@ -14,13 +14,17 @@ from random import Random
 from typing import Any, Final
 
 import click
+import msgspec
+from msgspec.structs import replace
 
-from engine.cli.check import read
+from engine.cli.check import read as bytes_of
 from engine.cli.eval import read_metrics, samples_of
 from engine.cli.manifests import Objects
 from engine.cli.replay import ruled
+from engine.cli.settings import with_flags
 from engine.clock import Clock, ManualClock, SystemClock
-from engine.configuration.settings import Settings
+from engine.configuration.settings import Settings, load, read
+from engine.framework.effects import POD_SCHEDULED
 from engine.framework.frameworks import Frameworks
 from engine.inforce import Callbacks, InForce
 from engine.kube.errors import NotFound, StatusError
@@ -31,7 +35,7 @@ from engine.kube.resources import kinds_of, namespaces, nodes, pods
 from engine.kube.session import Session
 from engine.kube.sharing import PodSharing
 from engine.kube.wiring import Wiring
-from engine.objects import Node, Pod
+from engine.objects import Condition, ConfigMap, Node, Pod
 from engine.plugins.profiles import make_profiles
 from engine.policy import chain
 from engine.policy.bundle import Bundle
@@ -48,6 +52,8 @@ from engine.watches.watcher import Watcher, attend, signal_spec
 _NO_POLICIES: Final = "no policies given: name those in force with --policies or --policy-configmap"
 _USUAL: Final = {"config_map": "berth-system/policies", "state": "berth-system/berth"}
 """The policies of the chart, of `berth install` and of `berth up`."""
+_USUAL_CONFIG: Final = "berth-system/berth-config", "config.yaml"
+"""The configuration of the first two, and its key."""
 _OLDER: Final = "A scheduler that cannot list it either keeps its older rules"
 _PATIENCE_SECONDS: Final = 5.0
 """For what policies read beside: a list that is refused is asked for again and again."""
@@ -83,7 +89,8 @@ def from_files(
     lab = Lab(frameworks, clock=ManualClock(now), signals=samples)
     attend(lab.cache, lab.queue, bundle.needs.attended)
     there = [one.pod for one in objects.pods]
-    lab.add([*objects.namespaces.values(), *objects.nodes.values(), *objects.others, *there])
+    before = *objects.namespaces.values(), *objects.nodes.values(), *objects.others
+    lab.add([*before, *map(_where_it_waits, there)])
     notes = [] if texts else [_NO_POLICIES]
     read = {one.name for one in bundle.metrics} - {name for name, _ in given}
     notes += [f"metric {name} is missing: give it with --metric" for name in sorted(read)]
@@ -91,23 +98,32 @@ def from_files(
 
 
 async def from_server(
-    kubeconfig: str | None, context: str | None, settings: Settings, *, usual: bool
+    kubeconfig: str | None, context: str | None, config: str | None, flags: dict[str, Any]
 ) -> Cluster:
     """What a running cluster has now: it is asked once, and nothing is written.
 
-    `usual`: where the settings name no policies, those of the usual ConfigMap are taken.
+    Without a configuration file the usual one of the cluster holds, under the flags, and where that
+    and they name no policies, those of the usual ConfigMap.
 
     Raises:
         click.ClickException: the policies or the profiles cannot be used.
+        ConfigError: the configuration cannot be.
         KubeError: the server cannot be asked.
     """
+    settings = with_flags(load(config), flags)
     clock = SystemClock()
     notes: list[str] = []
     kubeconfig = kubeconfig or settings.kubeconfig
     async with await Session.connect(kubeconfig, context, clock=clock) as session:
         hosts = await list_all(session, nodes())
         there = await list_all(session, pods())
-        if usual and not settings.berth.policies.has_sources and await _has_usual(session):
+        named, key = _USUAL_CONFIG
+        text = None if config else (await _data_of(named, session) or {}).get(key)
+        if text is not None:
+            settings = with_flags(read(f"ConfigMap {named}: {key}", text), flags)
+            notes.append(f"no --config given: that of ConfigMap {named} holds")
+        usual = not (config or settings.berth.policies.has_sources)
+        if usual and await _data_of(_USUAL["config_map"], session) is not None:
             policies = settings.berth.policies.model_copy(update=_USUAL)
             berth = settings.berth.model_copy(update={"policies": policies})
             settings = settings.model_copy(update={"berth": berth})
@@ -123,12 +139,30 @@ async def from_server(
                 notes.append(f"{kind.resource().name} are left out: {refused}")
         signals = await _samples(settings, bundle, hosts, clock, notes)
         lab = Lab(frameworks, clock=ManualClock(clock.time()), signals=signals)
-        lab.add([*objects, *there])
+        lab.add([*objects, *map(_where_it_waits, there)])
         await _watched(lab, session, bundle.needs, signals, notes)
     unasked = settings.berth.prometheus.url is None
     failed = (one for one in signals.status() if one.error or not (unasked or one.matched))
     notes.extend(f"{one.name} is missing: {one.error or 'no sample of it'}" for one in failed)
     return Cluster(lab, _by_key(there), notes)
+
+
+def scheduled(pod: Pod) -> Condition:
+    """What its condition says of it; empty without one."""
+    each = pod.status.conditions or ()
+    return next((one for one in each if one.type == POD_SCHEDULED), Condition())
+
+
+def waits_in_permit(pod: Pod) -> bool:
+    """Whether it has no node, and room on the one that it was given, if that is known."""
+    return not pod.node_name and scheduled(pod).reason == "WaitingOnPermit"
+
+
+def _where_it_waits(pod: Pod) -> Pod:
+    node = pod.status.nominated_node_name
+    if not (node and waits_in_permit(pod)):
+        return pod
+    return replace(pod, spec=replace(pod.spec, node_name=node))
 
 
 def _by_key(there: Sequence[Pod]) -> dict[str, Pod]:
@@ -145,7 +179,7 @@ def _texts_of(settings: Settings) -> Texts | None:
     for section in policies.all_sources:
         if section.dir is not None:
             path = Path(section.dir)
-            alone = {path.name: read(path)} if path.is_file() else None
+            alone = {path.name: bytes_of(path)} if path.is_file() else None
             texts, why = policies_in(path) if alone is None else (alone, ())
             if not texts:
                 raise click.ClickException("; ".join(why) or f"{path}: has no policy")
@@ -154,16 +188,17 @@ def _texts_of(settings: Settings) -> Texts | None:
     return found or None
 
 
-async def _has_usual(session: Session) -> bool:
-    namespace, _, name = _USUAL["config_map"].partition("/")
+async def _data_of(config_map: str, session: Session) -> Mapping[str, str] | None:
+    """None: it is not there, or not for us."""
+    namespace, _, name = config_map.partition("/")
     path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
     try:
-        (await session.request("GET", path)).checked()
+        answer = await session.request("GET", path)
+        return answer.decoded(msgspec.json.Decoder(ConfigMap).decode, path).data or {}
     except StatusError as refused:
         if refused.code not in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
             raise
-        return False
-    return True
+        return None
 
 
 async def _rules(

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from dsl.nearest import closest
-from engine.cli.clusters import Cluster, from_files, from_server
+from engine.cli.clusters import Cluster, from_files, from_server, scheduled, waits_in_permit
 from engine.cli.loop import run_in_loop
 from engine.cli.refusals import reported
 from engine.cli.replay import frameworks_of
@@ -24,12 +24,11 @@ from engine.configuration.settings import ConfigError, load
 from engine.explain.gangs import group_of, start_of
 from engine.explain.pods import Explanation, Guest, explain, guests
 from engine.explain.rendering import lines_of, lines_of_node, object_of, object_of_node
-from engine.framework.effects import POD_SCHEDULED
 from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Snapshot
 from engine.journal.replay import replay
 from engine.kube.errors import KubeError
-from engine.objects import Condition, Pod
+from engine.objects import Pod
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.text.display import few, plain
 
@@ -68,11 +67,11 @@ def answer(what: str, name: str, request: Request) -> None:
 
 
 def _cluster(request: Request) -> Cluster:
-    settings = with_flags(load(request.config), request.flags)
     if request.paths:
+        settings = with_flags(load(request.config), request.flags)
         return from_files(request.paths, settings, request.metrics, request.now)
-    asked = from_server(request.kubeconfig, request.context, settings, usual=request.config is None)
-    return run_in_loop(asked)
+    given = request.kubeconfig, request.context, request.config, request.flags
+    return run_in_loop(from_server(*given))
 
 
 def _print(
@@ -101,7 +100,7 @@ def _pod(name: str, cluster: Cluster, request: Request) -> None:
         raise _unknown("pod", key, cluster.pods)
     lab = cluster.lab
     info = make_pod_info(_unbound(pod))
-    if pod.node_name:
+    if lab.cache.node_of(info.uid):
         lab.cache.remove_pod(info.uid)
     elif not lab.cache.nominations.node_of(info.uid):  # ours reads no promises to others'
         lab.cache.nominate(info, info.pod.status.nominated_node_name)
@@ -109,7 +108,7 @@ def _pod(name: str, cluster: Cluster, request: Request) -> None:
     here = pod.node_name or ""
     also = (*request.nodes, *([here] if here and here != told.decision.node else []))
     _known(also, lab.snapshot())
-    said = "" if here else _scheduled(pod).message
+    said = "" if here else scheduled(pod).message
     notes = [*cluster.notes, *_not_ours(info, told), *_holding(key, cluster)]
     source = "files" if request.paths else "cluster"
     gang = _gang(info, cluster)
@@ -164,19 +163,13 @@ def _not_ours(info: PodInfo, told: Explanation) -> list[str]:
 
 
 def _holding(key: str, cluster: Cluster) -> list[str]:
-    """Pods wait on nodes that they were given, and nothing but their condition says so."""
+    """Pods wait on nodes that they were given, and nothing but their status says so."""
     held = [
-        other
+        f"{other} on {one.status.nominated_node_name or 'a node that is not known'}"
         for other, one in sorted(cluster.pods.items())
-        if other != key and not one.node_name and _scheduled(one).reason == "WaitingOnPermit"
+        if other != key and waits_in_permit(one)
     ]
-    words = "these pods wait in permit, and what they take on their nodes is not counted"
-    return [f"{words}: {few(held)}"] if held else []
-
-
-def _scheduled(pod: Pod) -> Condition:
-    each = pod.status.conditions or ()
-    return next((one for one in each if one.type == POD_SCHEDULED), Condition())
+    return [f"these pods were given nodes, and wait in permit: {few(held)}"] if held else []
 
 
 def _known(names: Sequence[str], snapshot: Snapshot) -> None:
@@ -214,7 +207,12 @@ def _node(name: str, cluster: Cluster, request: Request) -> None:
 
 def _waits(pod: Pod, ours: set[str]) -> bool:
     bound = pod.node_name or pod.status.phase in ("Succeeded", "Failed")
-    return not bound and not pod.metadata.deletion_timestamp and pod.spec.scheduler_name in ours
+    has_room = waits_in_permit(pod) and pod.status.nominated_node_name
+    return (
+        not (bound or has_room)
+        and not pod.metadata.deletion_timestamp
+        and pod.spec.scheduler_name in ours
+    )
 
 
 # ---- a journal ----------------------------------------------------------------------------------

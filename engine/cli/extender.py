@@ -32,6 +32,7 @@ _LOG = logging.getLogger("engine")
 
 @click.command("extender", help="Serve policies to a kube-scheduler, as its HTTP extender.")
 @options.KUBECONFIG
+@options.CONTEXT
 @click.option("--config", metavar="FILE", help="Configuration file: policies and metrics.")
 @options.POLICIES
 @options.POLICY_CONFIGMAP
@@ -115,4 +116,6 @@ def _options(flags: dict[str, Any]) -> RunOptions:
         plain=plain,
         client_ca=client_ca,
     )
-    return RunOptions(settings, flags["kubeconfig"], serving=serving, advises=True)
+    return RunOptions(
+        settings, flags["kubeconfig"], serving=serving, advises=True, context=flags["context"]
+    )

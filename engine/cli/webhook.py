@@ -24,6 +24,7 @@ from engine.webhook.registration import Place, webhooks
 
 @click.command("webhook", help="Run the webhook that checks policies as they are applied.")
 @options.KUBECONFIG
+@options.CONTEXT
 @click.option("--config", metavar="FILE", help="The scheduler's configuration file.")
 @options.POLICY_CONFIGMAP
 @click.option(
@@ -79,4 +80,5 @@ def _options(flags: dict[str, Any]) -> WebhookOptions:
     if flags["ca_file"] and not flags["tls_cert_file"]:
         raise ConfigError("--ca-file is for --tls-cert-file; Berth knows the CA of its own Secret")
     serving = ServerOptions(flags["bind_address"], flags["secure_port"], certificate_files(flags))
-    return WebhookOptions(settings, flags["kubeconfig"], place, serving, flags["ca_file"])
+    cluster, context = flags["kubeconfig"], flags["context"]
+    return WebhookOptions(settings, cluster, place, serving, flags["ca_file"], context)

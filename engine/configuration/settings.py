@@ -85,10 +85,20 @@ def load(path: str | None) -> Settings:
         return Settings(election=LeaderElection())
     try:
         text = configuration_in(path)
-        documents = [d for d in yaml.load_all(text, _StrictLoader) if d is not None]
     except (OSError, UnicodeDecodeError) as failed:
         why = getattr(failed, "strerror", "it is not UTF-8")
         raise ConfigError(f"{path}: cannot be read: {why}") from failed
+    return read(path, text)
+
+
+def read(path: str, text: str) -> Settings:
+    """What a file at `path` with this text comes to.
+
+    Raises:
+        ConfigError: it says something that is not understood.
+    """
+    try:
+        documents = [d for d in yaml.load_all(text, _StrictLoader) if d is not None]
     except (yaml.YAMLError, RecursionError) as failed:
         mark = getattr(failed, "problem_mark", None)
         line = "" if mark is None else f":{mark.line + 1}"

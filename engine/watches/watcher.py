@@ -127,7 +127,7 @@ class Watcher:
         """Begins to watch what is not watched yet; returns what is not there yet.
 
         What several askers want is watched for all of them, until others are in force. Who still
-        waits asks again.
+        waits asks again. What the rules in force read already nobody waits for, as it is with it.
         """
         self._wanted[asker] = needs, self.wiring.clock.monotonic()
         return self._begin(needs)
@@ -141,7 +141,9 @@ class Watcher:
             if key not in self._running:
                 source = make()
                 self._running[key] = source, self.start(source.run())
-        return tuple([text for key in wanted if (text := self._running[key][0].awaited())])
+        lacking = wanted.keys() - {key for key, _ in self._sources(self._kept)}
+        awaited = (self._running[key][0].awaited() for key in wanted if key in lacking)
+        return tuple([text for text in awaited if text])
 
     def keep(self, needs: Needs, also: Sequence[Needs] = ()) -> None:
         """This is what the policies in force need: everything else ends but what `also` needs.

@@ -62,6 +62,7 @@ class WebhookOptions(msgspec.Struct, frozen=True):
     place: Place
     serving: ServerOptions = msgspec.field(default_factory=lambda: ServerOptions(port=PORT))
     trusted: Path | None = None
+    context: str | None = None
 
 
 class _Cluster(msgspec.Struct, frozen=True):
@@ -111,9 +112,8 @@ class Webhook:
             CertificateError, ListenError: it cannot be served.
         """
         options = self._options
-        session = await connect(
-            options.kubeconfig or options.settings.kubeconfig, self._clock, stop
-        )
+        kubeconfig = options.kubeconfig or options.settings.kubeconfig
+        session = await connect(kubeconfig, self._clock, stop, options.context)
         if session is None:
             return
         async with session:

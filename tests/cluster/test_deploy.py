@@ -95,6 +95,9 @@ def test_helm_finds_nothing_to_complain_about():
         ("--set-string=fullnameOverride=on", "fullnameOverride"),
         ("--set-string=fullnameOverride=1e3", "fullnameOverride"),
         ("--set=extraEnv[0].value=x", "extraEnv"),
+        ("--set=serviceAccount.create=false", "/serviceAccount/name"),
+        ("--set=extraVolumes[0].name=tmp", "/extraVolumes/0/name"),
+        ("--set=extraVolumeMounts[0].name=a,extraVolumeMounts[0].mountPath=/tmp", "/mountPath"),
         (r"--set=commonLabels.helm\.sh/chart=x", "commonLabels"),
         (r"--set=podLabels.app\.kubernetes\.io/name=x", "podLabels"),
         ("--set=podAnnotations.checksum/config=x", "podAnnotations"),
@@ -190,6 +193,15 @@ def test_a_chart_packaged_of_a_build_has_labels_and_a_tag(tmp_path):
     assert labels["app.kubernetes.io/version"] == "0.1.0_g2"
     [container] = made["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "berth:0.1.0_g2"
+
+
+def test_an_account_that_is_there_is_taken():
+    found = manifests.objects(
+        manifests.template("--set=serviceAccount.create=false,serviceAccount.name=there")
+    )
+    assert not any(one["kind"] == "ServiceAccount" for one in found)
+    specs = [one["spec"]["template"]["spec"] for one in found if one["kind"] == "Deployment"]
+    assert {one["serviceAccountName"] for one in specs} == {"there"}
 
 
 def test_files_that_a_configuration_names_may_be_mounted(tmp_path):

@@ -27,7 +27,14 @@ from engine.kube.events import KubeEventSink
 from engine.kube.session import Session
 from engine.kube.wiring import Wiring
 from engine.queue import SubQueue
-from engine.telemetry import ATTEMPTS, RULE_REJECTIONS, Count, Telemetry
+from engine.telemetry import (
+    ATTEMPTS,
+    REQUEST_SECONDS,
+    REQUESTS,
+    RULE_REJECTIONS,
+    Count,
+    Telemetry,
+)
 
 NAMESPACE = "rules"
 FILTER = "filter: pod.name contains nginx -> node.label test=test\n"
@@ -625,6 +632,42 @@ async def test_a_server_that_is_away_is_told_once_and_not_for_each_kind(caplog, 
     await made.task
     told = [one.getMessage() for one in caplog.records if one.name == "engine.kube.reflector"]
     assert told == ["the API server: cannot reach http://127.0.0.1:1: connection refused"]
+
+
+async def test_what_was_asked_before_there_was_a_scheduler_is_counted():
+    async with embedded(nodes=1) as cluster:
+        session = await Session.from_kubeconfig(cluster.kubeconfig())
+        await session.request("OPTIONS", "/version")
+        app, stop = App(RunOptions(settings_of(cluster)), clock=SystemClock()), asyncio.Event()
+        connecting = asyncio.get_running_loop().create_future()
+        connecting.set_result(session)
+        running = asyncio.create_task(app.run(stop, connecting))
+        while session.telemetry is not app.telemetry:  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.01)
+        stop.set()
+        await running
+        for metric in (REQUESTS, REQUEST_SECONDS):
+            counted = dict(app.telemetry.families())[metric]
+            assert sum("OPTIONS" in labels for labels in counted) == 1
+
+
+async def test_rules_come_into_force_with_the_first_answer_about_their_metrics():
+    known = []
+    own = 'metric fresh = promql "node_load1" \nprefer: least fresh\n'
+    async with embedded(nodes=2) as cluster, process(cluster) as berth:
+
+        def look(bundle):
+            there = berth.app.signals.status()
+            known.append({one.name for one in there if one.matched == 2})
+
+        berth.app._hooks.accepted.append(look)
+        await berth.until(lambda: berth.bundles)
+        berth.rules({"own.policy": own})
+        await berth.until(lambda: len(berth.bundles) == 2)
+        assert known == [{"bandwidth"}, {"fresh"}]
+        await berth.until(lambda: "PoliciesAwaiting" in dict(berth.events("ConfigMap")))
+        notes = dict(berth.events("ConfigMap"))
+        assert notes["PoliciesAwaiting"].endswith("until that is there: metric fresh")
 
 
 async def test_without_prometheus_the_other_rules_decide(caplog):

@@ -79,6 +79,20 @@ async def test_one_that_somebody_else_binds_elsewhere_leaves_its_room_to_others(
     assert made.edge.binds == [("other", "n1")]
 
 
+@pytest.mark.parametrize("goes", [True, False])
+async def test_one_that_cannot_be_read_any_more_goes_on_as_it_was(goes):
+    made = world()
+    pod = await held(made, cpu="2")
+    made.edits(pod, spec={"containers": pod_object("p", cpu="much").spec.containers})
+    await made.turn()
+    assert (made.where(), made.assigned()) == (SubQueue.WAITING, ("n1", True))
+    made.comes("other", cpu="1")
+    if goes:
+        made.edits(pod, metadata={"annotations": {"go": "yes"}})
+    await made.turn(after=61.0)
+    assert made.edge.binds == [("p" if goes else "other", "n1")]
+
+
 @pytest.mark.parametrize("rule", [GO, "permit: wait 1h until node.label ready=yes\n"])
 async def test_what_lets_a_pod_go_wakes_a_loop_that_sleeps(rule):
     made = world(rule)

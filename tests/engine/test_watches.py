@@ -17,6 +17,7 @@ from engine.clock import ManualClock, SystemClock
 from engine.framework.snapshot import QueueTimes
 from engine.kube.client import Response
 from engine.kube.errors import NotFound, StatusError
+from engine.kube.resources import WORKLOAD_KINDS
 from engine.kube.sharing import PodSharing
 from engine.kube.wiring import Wiring
 from engine.objects import Pod, from_builtins
@@ -270,6 +271,27 @@ def test_what_is_kept_of_pods_for_one_who_waits_is_not_forgotten_when_others_are
     cache.set_finished(make_pod("p", node="n"), 0.0)
     watcher.keep(Needs())
     assert cache.other_pods.pods(FINISHED).size == 1
+
+
+def test_what_rules_in_force_read_already_makes_no_other_rules_wait():
+    wiring, nothing = Wiring(ManualClock(), Telemetry()), lambda: None
+    store, cache = stored()
+    around = cache, None, store, nothing, nothing, lambda work: work.close()
+    watcher = Watcher(None, wiring, *around, pods=None, sharing=PodSharing())
+    own = Needs(workloads=True)
+    assert len(watcher.want(own)) == len(WORKLOAD_KINDS)
+    for source, _ in watcher._running.values():
+        source.reflector.synced.set()
+    assert watcher.want(own) == ()
+
+    for source, _ in watcher._running.values():
+        source.reflector.failures, source.reflector.last_error = 1, "403: no access"
+    assert len(watcher.want(own)) == len(WORKLOAD_KINDS), "the rules are not in force yet"
+    watcher.keep(own)
+    assert watcher.want(own) == ()
+    assert watcher.want(own | Needs(usage=frozenset({"pod"}))) == (
+        "the usage of pods (metrics.k8s.io)",
+    )
 
 
 def test_objects_that_change_all_the_time_take_a_tenth_of_the_time(monkeypatch):

@@ -99,6 +99,8 @@ def test_a_cluster_whose_kubeconfig_cannot_be_written():
         ["inventory"],
         ["explain", "node", "a"],
         ["install", "--image=a"],
+        ["webhook", "--policy-configmap=a/b", "--secure-port=19443"],
+        ["extender", "--policy-configmap=a/b", "--port=18888"],
     ],
 )
 def test_whoever_asks_a_cluster_may_name_the_context(words, tmp_path):
@@ -377,6 +379,19 @@ def test_policies_of_one_name_in_several_config_maps_are_all_checked(tmp_path):
     )
     assert "P107" not in result.stdout, "each finds what it uses in its own"
     assert result.stderr.startswith("4 files checked: ")
+
+
+def test_policies_of_one_name_in_config_maps_without_names_are_all_checked(tmp_path):
+    path = tmp_path / "all.yaml"
+    path.write_text(
+        yaml.safe_dump_all(
+            {"kind": "ConfigMap", "data": {"own.policy": text}} for text in (BROKEN, GOOD)
+        )
+    )
+    result = berth("check", path)
+    assert result.exit_code == 1
+    assert f"--> {path}/1/own.policy:" in result.stdout
+    assert result.stderr.startswith("2 files checked: ")
 
 
 @pytest.mark.parametrize(

@@ -201,21 +201,25 @@ def test_a_member_is_told_where_its_gang_leaves_it_a_node(tmp_path):
     assert "they can start together, the pod on one of n1, n2.\nBy itself:\n" in text
 
 
-def test_pods_that_wait_in_permit_are_named_as_what_they_take_is_not_known(tmp_path):
+def test_pods_that_wait_in_permit_are_named_and_have_the_room_that_kubectl_does_not_show(tmp_path):
     said = {"type": "PodScheduled", "status": "False", "reason": "WaitingOnPermit"}
-    held = pod("held", "4") | {"status": {"conditions": [said]}}
-    manifests = [node("n1"), held, pod("web", "1")]
+    held = pod("held", "4") | {"status": {"conditions": [said], "nominatedNodeName": "n1"}}
+    lost = pod("lost", "1") | {"status": {"conditions": [said]}}
+    manifests = [node("n1"), held, lost, pod("web", "1", priority=7)]
     (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(manifests))
     files = ("-f", str(tmp_path / "all.yaml"), "--format", "json")
 
-    def notes(name):
-        return json.loads(CliRunner().invoke(main, ["explain", "pod", name, *files]).stdout)[
-            "notes"
-        ]
+    def told(*what):
+        return json.loads(CliRunner().invoke(main, ["explain", *what, *files]).stdout)
 
-    words = "these pods wait in permit, and what they take on their nodes is not counted"
-    assert f"{words}: default/held" in notes("web")
-    assert not any(words in one for one in notes("held"))
+    words = "these pods were given nodes, and wait in permit: "
+    others = "default/lost on a node that is not known"
+    assert f"{words}default/held on n1, {others}" in told("pod", "web")["notes"]
+    assert told("pod", "web")["nearest"][0]["misses"][0]["reason"] == "Insufficient cpu"
+    assert f"{words}{others}" in told("pod", "held")["notes"]
+    assert told("pod", "held")["node"] == "n1"
+    guests = [one["pod"] for one in told("node", "n1")["pods"]]
+    assert sorted(guests) == ["default/lost", "default/web"]
 
 
 def test_a_metric_of_which_prometheus_has_no_series_is_named(tmp_path):
@@ -273,6 +277,39 @@ def test_where_no_policies_are_given_those_of_the_usual_config_map_count(
     told = json.loads(done.stdout)
     assert told["node"] == node
     assert [one for one in told["notes"] if one.startswith(note)]
+
+
+@pytest.mark.parametrize(
+    ("given", "metrics"), [((), 2), (("--config", "none.yaml"), 0), (("--policies", "p.policy"), 1)]
+)
+async def test_where_no_configuration_is_given_that_of_the_cluster_holds(
+    tmp_path, monkeypatch, given, metrics
+):
+    monkeypatch.chdir(tmp_path)
+    of = {"apiVersion": "berth.dev/v1", "kind": "BerthConfiguration"}
+    (tmp_path / "none.yaml").write_text(yaml.safe_dump(of))
+    (tmp_path / "p.policy").write_text("prefer: least load\n")
+    async with EmbeddedCluster(nodes=2) as cluster:
+        cluster.create("namespaces", {"metadata": {"name": "berth-system"}})
+        policies = {"configMap": "berth-system/rules"}
+        config = of | {"policies": policies, "prometheus": {"url": cluster.prometheus_url}}
+        for name, data in (
+            ("berth-config", {"config.yaml": yaml.safe_dump(config)}),
+            ("rules", {"p.policy": "prefer: least load\nprefer: least bandwidth\n"}),
+            ("policies", {"p.policy": "filter: never\n"}),
+        ):
+            item = {"metadata": {"name": name}, "data": data}
+            cluster.create("configmaps", item, namespace="berth-system")
+        spec = {"schedulerName": "berth", "containers": [{"name": "c", "image": "i"}]}
+        cluster.create("pods", {"metadata": {"name": "web"}, "spec": spec}, namespace="default")
+        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(cluster.kubeconfig()))
+        words = ["explain", "pod", "web", "--kubeconfig", "kubeconfig", *given]
+        done = await asyncio.to_thread(CliRunner().invoke, main, [*words, "--format", "json"])
+    told = json.loads(done.stdout)
+    rules = [one for one in told["best"][0]["scores"] if "p.policy" in json.dumps(one)]
+    assert sum(len(one.get("lines", ())) for one in rules) == metrics, told
+    note = "no --config given: that of ConfigMap berth-system/berth-config holds"
+    assert (note in told["notes"]) == ("--config" not in given)
 
 
 async def test_of_the_usual_config_map_the_last_good_texts_count_as_in_the_scheduler(tmp_path):
