@@ -62,17 +62,11 @@ class EmbeddedCluster:
         port: int = 0,
         pace: Pace = REAL_PACE,
     ) -> None:
-        """Describe the cluster.
+        """So many nodes; `seed` decides names, uids and the walk of the nodes' load.
 
-        Args:
-            nodes: how many simulated nodes it has.
-            seed: decides names, uids and the walk of the nodes' load.
-            clock: the wall clock of timestamps.
-            port: the port to listen on; 0 takes a free one.
-            pace: how often things happen by themselves.
+        `port` 0 takes a free one.
         """
-        clock = clock if clock is not None else SystemClock()
-        random = Random(seed)
+        clock, random = clock or SystemClock(), Random(seed)
         self.api = Api(clock=clock, random=random)
         self.nodes = SimulatedNodes(self.api, count=nodes, random=random)
         self.volumes = SimulatedVolumes(self.api)
@@ -156,10 +150,6 @@ class EmbeddedCluster:
         """All objects of a resource as stored, in the order of their creation."""
         items = self.api.collection(BY_PLURAL[plural]).items
         return [version.object for version in items.values()]
-
-    def compact(self) -> None:
-        """Forget history: every watch from an older version is answered 410."""
-        self.api.store.compact()
 
 
 # ---- Prometheus' query API for the simulated nodes: a query in, an instant vector out. Reads no

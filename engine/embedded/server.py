@@ -58,20 +58,16 @@ class View(msgspec.Struct, frozen=True):
     """Which objects a list or watch shows, and how."""
 
     target: Target
-    matches: Predicate | None
+    tests: list[Predicate]
     as_table: bool
 
     def selects(self, version: Version) -> bool:
         """Whether the client wants to see this version."""
-        namespace = self.target.namespace
-        if namespace and version.metadata.get("namespace") != namespace:
-            return False
-        return self.matches is None or self.matches(version.object)
+        inside = self.target.namespace in ("", version.metadata.get("namespace"))
+        return inside and all(test(version.object) for test in self.tests)
 
     def seen(self, change: Change) -> tuple[str, Version]:
         """A change as the client sees it: objects come into view and leave it."""
-        if not self.target.namespace and self.matches is None:
-            return change.type, change.now
         was = change.before is not None and self.selects(change.before)
         gone = change.type == "DELETED"
         is_now = not gone and self.selects(change.now)
@@ -418,13 +414,10 @@ def _view(request: web.BaseRequest, target: Target) -> View:
     fields = request.query.get("fieldSelector", "")
     if target.name:
         fields = f"metadata.name={target.name},{fields}"
-    tests = [
-        field_predicate(fields, target.resource.plural),
-        label_predicate(request.query.get("labelSelector", "")),
-    ]
-    wanted = [test for test in tests if test is not None]
-    matches = (lambda item: all(test(item) for test in wanted)) if wanted else None
-    return View(target, matches, _wants_table(request))
+    tests = field_predicates(fields, target.resource.plural)
+    if labels := request.query.get("labelSelector", ""):
+        tests.append(label_predicate(labels))
+    return View(target, tests, _wants_table(request))
 
 
 def _whole(text: str, what: str) -> int:
@@ -460,16 +453,13 @@ FIELDS: dict[str, tuple[str, ...]] = {
 _TERM = re.compile(r"(?P<key>[^=!]*)(?P<operator>==|=|!=)(?P<value>.*)")
 
 
-def field_predicate(text: str, plural: str) -> Predicate | None:
-    """The test that a field selector means for objects of a resource; None for an empty one.
+def field_predicates(text: str, plural: str) -> list[Predicate]:
+    """The tests that a field selector means for objects of a resource.
 
     Raises:
         ApiError: 400, it cannot be read, or the field cannot be selected.
     """
-    tests = [_field_test(term, plural, text) for term in text.split(",") if term]
-    if not tests:
-        return None
-    return lambda item: all(test(item) for test in tests)
+    return [_field_test(term, plural, text) for term in text.split(",") if term]
 
 
 def _field_test(term: str, plural: str, text: str) -> Predicate:
@@ -493,8 +483,8 @@ def field_text(item: Object, path: tuple[str, ...]) -> str:
     return value if isinstance(value, str) else ""
 
 
-def label_predicate(text: str) -> Predicate | None:
-    """The test that a label selector (full set syntax) means; None for an empty one.
+def label_predicate(text: str) -> Predicate:
+    """The test that a label selector (full set syntax) means.
 
     Raises:
         ApiError: 400, it cannot be read.
@@ -503,6 +493,4 @@ def label_predicate(text: str) -> Predicate | None:
         selector = read_selector(text)
     except SelectorError as wrong:
         raise bad_request(str(wrong)) from wrong
-    if selector.empty:
-        return None
     return lambda item: selector.matches(item["metadata"].get("labels") or {})
