@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from engine.embedded.errors import ApiError, Object, bad_request, forbidden, invalid
+from engine.embedded.errors import Object, bad_request, forbidden, invalid
 from engine.embedded.resources import Resource
 
 CONFIG_MAP_BYTES = 1_048_576
@@ -51,12 +51,7 @@ def check_object(resource: Resource, item: Object) -> None:
     if resource.kind == "Pod":
         _check_pod(item)
     elif resource.kind == "ConfigMap":
-        _check_config_map(resource, item)
-
-
-def _cannot_decode(resource: Resource, why: str) -> ApiError:
-    kind, version = resource.kind, resource.version
-    return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
+        _check_config_map(item)
 
 
 def _check_pod(pod: Object) -> None:
@@ -70,14 +65,16 @@ def _check_pod(pod: Object) -> None:
         raise invalid("", "Pod", pod["metadata"]["name"], causes)
 
 
-def _check_config_map(resource: Resource, item: Object) -> None:
+def _check_config_map(item: Object) -> None:
     size = 0
     for field in ("data", "binaryData"):
         for value in (item.get(field) or {}).values():
             if not isinstance(value, str):
                 kind = {int: "number", float: "number", bool: "bool"}.get(type(value), "object")
-                why = f"json: cannot unmarshal {kind} into Go struct field ConfigMap.{field}"
-                raise _cannot_decode(resource, f"{why} of type string")
+                raise bad_request(
+                    'ConfigMap in version "v1" cannot be handled as a ConfigMap: json: cannot'
+                    f" unmarshal {kind} into Go struct field ConfigMap.{field} of type string"
+                )
             size += len(value.encode())
     if size > CONFIG_MAP_BYTES:
         message = f"Too long: may not be more than {CONFIG_MAP_BYTES} bytes"

@@ -167,14 +167,11 @@ class Api:
         if why := _cannot_be_bound(name, pod.metadata, spec):
             raise errors.conflict("", "pods/binding", name, why)
         node = self.store.collection("nodes").items.get(("", target["name"]))
-        labels = {
-            **(pod.metadata.get("labels") or {}),
-            **(metadata.get("labels") or {}),
-            **_topology(node),
+        given = {name: metadata.get(name) or {} for name in ("labels", "annotations")}
+        given["labels"] = given["labels"] | _topology(node)
+        merged = pod.metadata | {
+            name: both for name in given if (both := (pod.metadata.get(name) or {}) | given[name])
         }
-        annotations = (pod.metadata.get("annotations") or {}) | (metadata.get("annotations") or {})
-        merged = pod.metadata | {"labels": labels, "annotations": annotations}
-        merged = {key: value for key, value in merged.items() if value != {}}
         scheduled = {
             "type": "PodScheduled",
             "status": "True",
@@ -239,8 +236,10 @@ class Api:
         revision = metadata.get("resourceVersion") or str(old.revision)
         if revision != str(old.revision):
             raise errors.conflict(resource.group, resource.plural, key[1], _STALE)
-        if resource.has_status:
-            item = _half(old.object, item, keep="spec" if subresource else "status")
+        if "status" in resource.subresources:  # spec and status have doors of their own
+            shut = "spec" if subresource else "status"
+            item = {key: value for key, value in item.items() if key != shut}
+            item |= {shut: old.object[shut]} if shut in old.object else {}
         kept = {name: old.metadata[name] for name in _SERVER_SET if name in old.metadata}
         metadata = metadata | kept
         if resource.namespaced:
@@ -316,12 +315,6 @@ def _check_uid(resource: Resource, old: Version, given: Object) -> None:
             f"UID in object meta: {meta['uid']}"
         )
         raise errors.conflict(resource.group, resource.plural, name, why)
-
-
-def _half(old: Object, new: Object, *, keep: str) -> Object:
-    """The new object with the half of it that this door does not open as it was."""
-    item = {key: value for key, value in new.items() if key != keep}
-    return item | {keep: old[keep]} if keep in old else item
 
 
 def _check_binding(name: str, metadata: Object, target: Object) -> None:

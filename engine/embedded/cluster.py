@@ -8,17 +8,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from random import Random
+from typing import Any
+from urllib.parse import parse_qs
 
 import msgspec
+from aiohttp import web
 
 from engine.clock import Clock, SystemClock
 from engine.embedded.api import Api
 from engine.embedded.errors import Object
-from engine.embedded.nodes import SimulatedNodes
-from engine.embedded.prometheus import PrometheusApi
+from engine.embedded.nodes import (
+    CPU,
+    LOAD,
+    MEMORY,
+    RECEIVE,
+    TRANSMIT,
+    SimulatedNodes,
+    SimulatedVolumes,
+)
 from engine.embedded.resources import BY_PLURAL
 from engine.embedded.server import HOST, ApiServer
-from engine.embedded.volumes import SimulatedVolumes
 
 PROMETHEUS_ROOT = "prometheus"
 
@@ -53,17 +62,11 @@ class EmbeddedCluster:
         port: int = 0,
         pace: Pace = REAL_PACE,
     ) -> None:
-        """Describe the cluster.
+        """So many nodes; `seed` decides names, uids and the walk of the nodes' load.
 
-        Args:
-            nodes: how many simulated nodes it has.
-            seed: decides names, uids and the walk of the nodes' load.
-            clock: the wall clock of timestamps.
-            port: the port to listen on; 0 takes a free one.
-            pace: how often things happen by themselves.
+        `port` 0 takes a free one.
         """
-        clock = clock if clock is not None else SystemClock()
-        random = Random(seed)
+        clock, random = clock or SystemClock(), Random(seed)
         self.api = Api(clock=clock, random=random)
         self.nodes = SimulatedNodes(self.api, count=nodes, random=random)
         self.volumes = SimulatedVolumes(self.api)
@@ -148,6 +151,68 @@ class EmbeddedCluster:
         items = self.api.collection(BY_PLURAL[plural]).items
         return [version.object for version in items.values()]
 
-    def compact(self) -> None:
-        """Forget history: every watch from an older version is answered 410."""
-        self.api.store.compact()
+
+# ---- Prometheus' query API for the simulated nodes: a query in, an instant vector out. Reads no
+# PromQL: a query is answered by which well-known series it mentions, whatever is around it.
+
+
+SERIES = (
+    ("node_network_receive", RECEIVE),
+    ("node_network_transmit", TRANSMIT),
+    ("node_cpu", CPU),
+    ("node_memory", MEMORY),
+    ("node_load", LOAD),
+)
+"""What a query may mention -> the signal that answers it. The first that fits wins."""
+EXPORTER_PORT = 9100
+
+
+class PrometheusApi:
+    """The part of Prometheus' HTTP API that a client of instant queries uses."""
+
+    def __init__(self, nodes: SimulatedNodes, clock: Clock) -> None:
+        self._nodes = nodes
+        self._clock = clock
+
+    async def handle(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
+        """Answer one request; `path` is relative to the mount."""
+        match path:
+            case "api/v1/query":
+                parameters = dict(request.query)
+                if request.method == "POST":
+                    form = parse_qs((await request.content.read()).decode())
+                    parameters |= {key: values[-1] for key, values in form.items()}
+                return self._query(parameters.get("query", ""))
+            case "" | "-/healthy" | "-/ready":
+                return web.Response(text="Prometheus Server is Healthy.\n")
+            case _:
+                return web.Response(text="404 page not found\n", status=404)
+
+    def _query(self, query: str) -> web.Response:
+        if not query.strip():
+            message = 'invalid parameter "query": unknown position: parse error: no expression '
+            message += "found in input"
+            error = {"status": "error", "errorType": "bad_data", "error": message}
+            return _json(error, status=400)
+        signal = next((signal for name, signal in SERIES if name in query), None)
+        now = self._clock.time()
+        walks = self._nodes.signals[signal] if signal is not None else {}
+        vector = [
+            {
+                "metric": {
+                    "instance": f"{name}:{EXPORTER_PORT}",
+                    "job": "node-exporter",
+                    "node": name,
+                    "nodename": name,
+                },
+                "value": [round(now, 3), repr(walk.value)],
+            }
+            for name, walk in walks.items()
+        ]
+        data = {"resultType": "vector", "result": vector}
+        return _json({"status": "success", "data": data})
+
+
+def _json(value: dict[str, Any], *, status: int = 200) -> web.Response:
+    body = msgspec.json.encode(value)
+    return web.Response(body=body, status=status, content_type="application/json")

@@ -46,11 +46,6 @@ class Resource(msgspec.Struct, frozen=True):
         """The path of its group and version, without a slash in front."""
         return f"apis/{self.group}/{self.version}" if self.group else f"api/{self.version}"
 
-    @property
-    def has_status(self) -> bool:
-        """Whether spec and status are written through different doors."""
-        return "status" in self.subresources
-
 
 _EVENT_NAMES = (
     ("involvedObject", "regarding"),

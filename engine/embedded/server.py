@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
 
 import msgspec
 from aiohttp import ClientConnectionResetError, web
@@ -15,11 +17,11 @@ from aiohttp import ClientConnectionResetError, web
 from engine.clock import Clock
 from engine.embedded import errors, protobuf, resources
 from engine.embedded.api import Api
-from engine.embedded.errors import ApiError, Object
+from engine.embedded.errors import ApiError, Object, bad_request
 from engine.embedded.resources import BY_PATH, Resource, unchanged
-from engine.embedded.selectors import Predicate, field_predicate, label_predicate
 from engine.embedded.store import Change, Key, Version
 from engine.embedded.tables import table
+from engine.pods.selectors import SelectorError, read_selector
 from engine.text import wire
 
 Handler = Callable[[web.BaseRequest, str], Awaitable[web.StreamResponse]]
@@ -56,20 +58,16 @@ class View(msgspec.Struct, frozen=True):
     """Which objects a list or watch shows, and how."""
 
     target: Target
-    matches: Predicate | None
+    tests: list[Predicate]
     as_table: bool
 
     def selects(self, version: Version) -> bool:
         """Whether the client wants to see this version."""
-        namespace = self.target.namespace
-        if namespace and version.metadata.get("namespace") != namespace:
-            return False
-        return self.matches is None or self.matches(version.object)
+        inside = self.target.namespace in ("", version.metadata.get("namespace"))
+        return inside and all(test(version.object) for test in self.tests)
 
     def seen(self, change: Change) -> tuple[str, Version]:
         """A change as the client sees it: objects come into view and leave it."""
-        if not self.target.namespace and self.matches is None:
-            return change.type, change.now
         was = change.before is not None and self.selects(change.before)
         gone = change.type == "DELETED"
         is_now = not gone and self.selects(change.now)
@@ -416,13 +414,10 @@ def _view(request: web.BaseRequest, target: Target) -> View:
     fields = request.query.get("fieldSelector", "")
     if target.name:
         fields = f"metadata.name={target.name},{fields}"
-    tests = [
-        field_predicate(fields, target.resource.plural),
-        label_predicate(request.query.get("labelSelector", "")),
-    ]
-    wanted = [test for test in tests if test is not None]
-    matches = (lambda item: all(test(item) for test in wanted)) if wanted else None
-    return View(target, matches, _wants_table(request))
+    tests = field_predicates(fields, target.resource.plural)
+    if labels := request.query.get("labelSelector", ""):
+        tests.append(label_predicate(labels))
+    return View(target, tests, _wants_table(request))
 
 
 def _whole(text: str, what: str) -> int:
@@ -440,3 +435,62 @@ def _revision_of(query: Mapping[str, str]) -> int:
             f'strconv.ParseUint: parsing "{text}": invalid syntax'
         )
     return int(text)
+
+
+# ---- selectors
+
+
+Predicate = Callable[[Object], bool]
+
+_EVERYWHERE = ("metadata.name", "metadata.namespace")
+_REFERENCE = ("kind", "namespace", "name", "uid", "fieldPath")
+FIELDS: dict[str, tuple[str, ...]] = {
+    "pods": ("spec.nodeName", "spec.schedulerName", "status.phase"),
+    "nodes": ("spec.unschedulable",),
+    "namespaces": ("status.phase",),
+    "events": (*(f"involvedObject.{name}" for name in _REFERENCE), "reason", "type"),
+}
+_TERM = re.compile(r"(?P<key>[^=!]*)(?P<operator>==|=|!=)(?P<value>.*)")
+
+
+def field_predicates(text: str, plural: str) -> list[Predicate]:
+    """The tests that a field selector means for objects of a resource.
+
+    Raises:
+        ApiError: 400, it cannot be read, or the field cannot be selected.
+    """
+    return [_field_test(term, plural, text) for term in text.split(",") if term]
+
+
+def _field_test(term: str, plural: str, text: str) -> Predicate:
+    found = _TERM.fullmatch(term)
+    if found is None:
+        raise bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
+    key, value, negated = found["key"], found["value"], found["operator"] == "!="
+    if key not in _EVERYWHERE and key not in FIELDS.get(plural, ()):
+        raise bad_request(f"field label not supported: {key}")
+    path = tuple(key.split("."))
+    return lambda item: (field_text(item, path) == value) is not negated
+
+
+def field_text(item: Object, path: tuple[str, ...]) -> str:
+    """A field as selectors compare it; absent ones are the empty string (false for booleans)."""
+    value: Any = item
+    for step in path:
+        value = value.get(step) if isinstance(value, dict) else None
+    if path[-1] == "unschedulable":
+        return "true" if value else "false"
+    return value if isinstance(value, str) else ""
+
+
+def label_predicate(text: str) -> Predicate:
+    """The test that a label selector (full set syntax) means.
+
+    Raises:
+        ApiError: 400, it cannot be read.
+    """
+    try:
+        selector = read_selector(text)
+    except SelectorError as wrong:
+        raise bad_request(str(wrong)) from wrong
+    return lambda item: selector.matches(item["metadata"].get("labels") or {})

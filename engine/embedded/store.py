@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import math
 import uuid
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from random import Random
@@ -43,7 +45,6 @@ class Change(msgspec.Struct, frozen=True):
     """One step of history; `before` is what the object was, `now` carries the new revision."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED"]
-    key: Key
     now: Version
     before: Version | None
 
@@ -67,11 +68,8 @@ class Collection:
         """
         if revision < self.floor:
             raise expired(f"too old resource version: {revision} ({self.floor})")
-        changes = self._changes
-        start = len(changes)
-        while start and changes[start - 1].now.revision > revision:
-            start -= 1
-        return changes[start:]
+        start = bisect_right(self._changes, revision, key=lambda change: change.now.revision)
+        return self._changes[start:]
 
     @contextmanager
     def listening(self, wake: Callable[[], None]) -> Iterator[None]:
@@ -104,15 +102,11 @@ class Store:
         self.revision = 1
         self._clock = clock
         self._random = random
-        self._history = history
-        self._collections: dict[str, Collection] = {}
+        self._collections = defaultdict[str, Collection](lambda: Collection(history))
 
     def collection(self, name: str) -> Collection:
         """The collection of that name, empty if it is new."""
-        found = self._collections.get(name)
-        if found is None:
-            found = self._collections[name] = Collection(self._history)
-        return found
+        return self._collections[name]
 
     def now(self, *, after_seconds: int = 0) -> str:
         """The time as Kubernetes writes it, in whole seconds."""
@@ -127,7 +121,7 @@ class Store:
         version = self._next(value, metadata)
         collection = self.collection(name)
         collection.items[key] = version
-        collection.record(Change("ADDED", key, version, None))
+        collection.record(Change("ADDED", version, None))
         return version
 
     def put(self, name: str, key: Key, value: Object) -> Version:
@@ -139,7 +133,7 @@ class Store:
             return before
         version = self._next(value, metadata)
         collection.items[key] = version
-        collection.record(Change("MODIFIED", key, version, before))
+        collection.record(Change("MODIFIED", version, before))
         return version
 
     def remove(self, name: str, key: Key) -> Version:
@@ -147,7 +141,7 @@ class Store:
         collection = self.collection(name)
         before = collection.items.pop(key)
         version = self._next(before.object, before.metadata)
-        collection.record(Change("DELETED", key, version, before))
+        collection.record(Change("DELETED", version, before))
         return version
 
     async def changing(self, seconds: float, *names: str) -> AsyncIterator[None]:

@@ -100,6 +100,7 @@ class Extender:
         Raises:
             ExtenderError: there is no answer in time, or none that `read` understands.
         """
+        where = f"extender {self.url}/{verb}"
         try:
             async with asyncio.timeout(self._seconds):
                 answer = await self.channels.request(
@@ -112,17 +113,16 @@ class Extender:
                     may_leave=may_leave,
                 )
         except TimeoutError as error:
-            why = f"no answer within {self._seconds:g} s"
-            raise ExtenderError(f"extender {self.url}/{verb}: {why}") from error
+            raise ExtenderError(f"{where}: no answer within {self._seconds:g} s") from error
         except (NotConnected, Broken, Late, OSError) as error:
             why = cause(error.cause if isinstance(error, NotConnected) else error)
-            raise ExtenderError(f"extender {self.url}/{verb}: {why}") from error
+            raise ExtenderError(f"{where}: {why}") from error
         if answer.status != _OK:
-            raise ExtenderError(f"extender {self.url}/{verb}: it answers HTTP {answer.status}")
+            raise ExtenderError(f"{where}: it answers HTTP {answer.status}")
         try:
             return read(answer.body)
         except BadAnswer as bad:
-            raise ExtenderError(f"extender {self.url}/{verb}: {bad}") from bad
+            raise ExtenderError(f"{where}: {bad}") from bad
 
     async def filter(
         self, pod: bytes, names: Sequence[str], nodes: Mapping[str, bytes]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -27,7 +28,7 @@ from engine.framework.status import Code
 from engine.objects import Pod
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.policy.bundle import Bundle
-from engine.policy.canary import in_force
+from engine.policy.canary import enforced, in_force
 from engine.policy.preemption import PolicyPreemption
 from engine.policy.world import Worlds
 from engine.serving.server import BadCallError, Call
@@ -77,10 +78,8 @@ def advice_of(
     """The policies in force: the framework that filters and scores, and the preemption."""
     if bundle is None or not isinstance(frameworks, Frameworks):
         return None
-    enforced = filter(None, map(in_force, bundle.plans))
-    ordered = sorted(enforced, key=lambda plan: (plan.order, plan.name))
     # Quotas and gangs need accounts, which are not kept here.
-    alone = [structs.replace(one, quotas=()) for one in ordered]
+    alone = [structs.replace(one, quotas=()) for one in enforced(bundle.plans)]
     return next(iter(frameworks)), PolicyPreemption(alone, worlds)
 
 
@@ -103,22 +102,19 @@ def advice_on(
 
 def calls_of(rules: Rules, snapshot: Callable[[], Snapshot]) -> dict[str, Call]:
     """The calls of the server, by path; every answer is made from one snapshot."""
-    each = (_filtered, _prioritized, _preempted)
-    return {path: _call(answer, rules, snapshot) for path, answer in zip(PATHS, each, strict=True)}
 
-
-def _call(
-    answer: Callable[[bytes, Advice | None, Snapshot], object],
-    rules: Rules,
-    snapshot: Callable[[], Snapshot],
-) -> Call:
-    async def answered(body: bytes) -> bytes:
+    async def answered(
+        answer: Callable[[bytes, Advice | None, Snapshot], object], body: bytes
+    ) -> bytes:
         try:
             return _encode(answer(body, rules(), snapshot()))
         except BadAnswer as bad:
             raise BadCallError(str(bad)) from bad
 
-    return Call(answered, MOST_BYTES)
+    each = (_filtered, _prioritized, _preempted)
+    return {
+        path: Call(partial(answered, of), MOST_BYTES) for path, of in zip(PATHS, each, strict=True)
+    }
 
 
 def _filtered(body: bytes, rules: Advice | None, snapshot: Snapshot) -> object:

@@ -18,8 +18,7 @@ from engine.clock import Clock, stamp
 from engine.configuration.settings import Settings
 from engine.framework.edge import EventSink
 from engine.framework.profile import Profile
-from engine.inforce.owners import Owners, called, folder_of
-from engine.inforce.sources import ConfiguredSources
+from engine.inforce.sources import ConfiguredSources, Owners, called, folder_of
 from engine.kube.errors import KubeError, StatusError
 from engine.kube.keeper import MOST_BYTES, Keeper
 from engine.policy import lastgood

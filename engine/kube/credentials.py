@@ -1,7 +1,8 @@
 """Kubeconfigs as the official client reads them, but for programs that give credentials.
 
 Such a program ends in time and says no more than it must, or there are no credentials: never does
-anything here go on as nobody.
+anything here go on as nobody. Also here: which addresses are none, and through which proxy a server
+is reached, by the environment.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ import asyncio
 import json
 import os
 import signal
+import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 from kubernetes.aio.config import ConfigException
@@ -24,8 +28,10 @@ from kubernetes.aio.config.kube_config import (
     KubeConfigMerger,
 )
 
+from engine.configuration.forms import is_address
+from engine.kube.errors import KubeconfigError
 from engine.text import wire
-from engine.text.display import cause, nearest, one_line
+from engine.text.display import cause, nearest, one_line, without_user
 
 _SAID: Final = 300
 _CERTIFICATES: Final = frozenset(
@@ -237,3 +243,63 @@ def _kill(program: asyncio.subprocess.Process) -> None:
     """Ends it, and whatever it has started."""
     with suppress(ProcessLookupError):
         os.killpg(program.pid, signal.SIGKILL)
+
+
+# ---- addresses
+
+
+def check_url(url: str, what: str) -> None:
+    """Demands an http or https address.
+
+    Raises:
+        KubeconfigError: it is none; `what` begins the text.
+    """
+    if not is_address(url):
+        raise KubeconfigError(f"{what} {without_user(url)!r} is not an http or https address")
+
+
+def proxy_to(server: str, configured: str | None) -> str | None:
+    """The proxy for `server`: the configured one, else the environment's. Asked for once.
+
+    The environment's is never asked for loopback, or it would be given the token.
+    Source: Go's net/http, ProxyFromEnvironment.
+
+    Raises:
+        KubeconfigError: that of the environment is no address.
+    """
+    if configured:
+        return configured
+    parts = urlsplit(server)
+    host = parts.hostname or ""
+    if _is_loopback(host):
+        return None
+    proxies = urllib.request.getproxies()
+    found = proxies.get(parts.scheme)
+    if not found or urllib.request.proxy_bypass(host_of(server)) or _is_excepted(host, proxies):
+        return None
+    found = found if "://" in found else f"http://{found.lstrip('/')}"
+    check_url(found, f"{parts.scheme}_proxy:")
+    return found
+
+
+def host_of(url: str) -> str:
+    """Host and port as they stand in an address, without the user."""
+    return urlsplit(url).netloc.rpartition("@")[-1]
+
+
+def _is_excepted(host: str, proxies: Mapping[str, str]) -> bool:
+    """Whether a network or a `*.domain` of NO_PROXY has it, which Python does not look at."""
+    for one in map(str.strip, proxies.get("no", "").split(",")):
+        if one.startswith("*.") and host.endswith(one[1:].lower()):
+            return True
+        with suppress(ValueError):
+            if ip_address(host) in ip_network(one, strict=False):
+                return True
+    return False
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"

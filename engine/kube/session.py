@@ -31,9 +31,8 @@ from kubernetes.aio.config.incluster_config import SERVICE_TOKEN_FILENAME
 from engine import __version__
 from engine.channels import Broken, Channels, Late, NotConnected, header_lines
 from engine.clock import Clock, SystemClock
-from engine.kube.addresses import check_url, host_of, proxy_to
 from engine.kube.client import JSON, OK, MayLeave, Response
-from engine.kube.credentials import Loader
+from engine.kube.credentials import Loader, check_url, host_of, proxy_to
 from engine.kube.errors import (
     Fenced,
     Interrupted,

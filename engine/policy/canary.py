@@ -6,7 +6,7 @@ is one by itself. A greater share holds all that a smaller one did, and each pol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import Final
@@ -37,6 +37,16 @@ def in_force(plan: Plan) -> Plan | None:
         return plan if plan.mode == "enforce" else None
     rules = {name: [_rule_for(one, chosen) for one in getattr(plan, name)] for name in _ONE_BY_ONE}
     return replace(plan, **{name: tuple(some) for name, some in rules.items()})
+
+
+def enforced(plans: Iterable[Plan]) -> list[Plan]:
+    """The policies as they decide, in the order in which they are asked."""
+    return sorted(filter(None, map(in_force, plans)), key=turn_of)
+
+
+def turn_of(plan: Plan) -> tuple[int, str]:
+    """By what policies are ordered."""
+    return plan.order, plan.name
 
 
 def in_shadow(plan: Plan) -> Chosen | None:

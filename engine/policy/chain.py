@@ -14,7 +14,7 @@ from engine.framework.profile import Changed, Profile, Weighted, without
 from engine.framework.runtime import MEMO_BYTES, Framework, PluginError
 from engine.framework.status import unresolvable
 from engine.policy.bundle import Bundle
-from engine.policy.canary import in_force
+from engine.policy.canary import enforced
 from engine.policy.preemption import PolicyPreemption, preempts
 from engine.policy.quotas import plugin_of
 from engine.policy.world import Worlds
@@ -37,16 +37,14 @@ def frameworks_of(
     Raises:
         ValueError: see `Framework`.
     """
-    enforced = sorted(
-        filter(None, map(in_force, bundle.plans)), key=lambda plan: (plan.order, plan.name)
-    )
-    worlds.plugins = {plan.name: plugin_of(plan, worlds) for plan in enforced}
-    policies = {plan.name: Weighted(worlds.plugins[plan.name], plan.weight) for plan in enforced}
+    deciding = enforced(bundle.plans)
+    worlds.plugins = {plan.name: plugin_of(plan, worlds) for plan in deciding}
+    policies = {plan.name: Weighted(worlds.plugins[plan.name], plan.weight) for plan in deciding}
 
     def ruled(profile: Profile) -> Profile:
         """With its policies behind its plugins, and before them what is said of preemption."""
         name = profile.scheduler_name
-        mine = [one for one in enforced if name in bundle.profiles.get(one.name, (name,))]
+        mine = [one for one in deciding if name in bundle.profiles.get(one.name, (name,))]
         first = [Weighted(PolicyPreemption(mine, worlds))] if any(map(preempts, mine)) else []
         awaited = bundle.waits.get(name)
         first += [] if awaited is None else [Weighted(PoliciesAwaited(awaited))]
@@ -57,7 +55,7 @@ def frameworks_of(
             order["postFilter"] = (*(one.plugin.name for one in first), *after)
         return replace(profile, plugins=(*first, *own, *behind), order=order)
 
-    sorts = any(plan.sorts for plan in enforced)
+    sorts = any(plan.sorts for plan in deciding)
 
     def unsorted(one: Weighted) -> Weighted:
         """Without a say in the order of the queue."""

@@ -34,7 +34,7 @@ from engine.framework.keycolumn import NOWHERE, steps_of
 from engine.framework.runtime import Framework, best_tier
 from engine.framework.snapshot import BoolColumn, IntColumn
 from engine.policy.bundle import identity
-from engine.policy.canary import Chosen, in_shadow
+from engine.policy.canary import Chosen, in_shadow, turn_of
 from engine.policy.plugin import PolicyPlugin, applying, place_of
 from engine.policy.world import Worlds
 from engine.telemetry import SHADOW_OUTCOMES, Count, Telemetry
@@ -202,7 +202,7 @@ class _Case:
         later = {
             one.name
             for one in policies
-            if isinstance(one, PolicyPlugin) and _place(one.plan) > _place(self.plan)
+            if isinstance(one, PolicyPlugin) and turn_of(one.plan) > turn_of(self.plan)
         }
         told = self.framework.tiers(self.pod, self.snapshot, left)
         yield from (mask for name, mask in told if name not in later)
@@ -361,7 +361,3 @@ def _try(one: _Tried, placed: Placed, framework: Framework) -> _Found:
         there = f" on {name(winner)} instead of" if winner >= 0 else ", which is on"
         sample = f", such as {case.pod.key}{there} {name(row)}"
     return _Found(one.tally, rules, sample, elsewhere=winner not in (row, -1))
-
-
-def _place(plan: Plan) -> tuple[int, str]:
-    return plan.order, plan.name

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from dsl.schema import AMOUNTS
 from dsl.types import MISSING
 from dsl.world import Part
@@ -30,25 +32,16 @@ from engine.policy.podreads import (
 )
 
 
-class PodSubject:
+class PodSubject(Struct, frozen=True, eq=False):
     """`dsl.plan.Subject` over the pod to be placed and its namespace.
 
     `queued` is what the queue knows of the pod, where it is not what `Snapshot.other_pods` has.
     """
 
-    __slots__ = ("_gpus", "_pod", "_queued", "_snapshot")
-
-    def __init__(
-        self,
-        pod: PodInfo,
-        snapshot: Snapshot,
-        gpus: Sequence[str],
-        queued: QueueTimes | None = None,
-    ) -> None:
-        self._pod = pod
-        self._snapshot = snapshot
-        self._gpus = gpus
-        self._queued = queued
+    _pod: PodInfo
+    _snapshot: Snapshot
+    _gpus: Sequence[str]
+    _queued: QueueTimes | None = None
 
     def number(self, field: str, key: str | None) -> float:
         name = field.removeprefix("pod.")

@@ -7,16 +7,18 @@ Every field that `dsl.schema` calls available has its reader here; a test holds 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
+from ipaddress import ip_network
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.schema import OF_THE_QUEUE, WEEKDAYS, WELL_KNOWN_LABELS
-from dsl.types import MISSING
+from dsl.quantities import parse_number, parse_time
+from dsl.schema import FIELDS, OF_THE_QUEUE, WEEKDAYS, WELL_KNOWN_LABELS
+from dsl.types import MISSING, Kind, Level
 from dsl.world import Part
 from engine.framework.interface import Plugin
 from engine.framework.snapshot import (
@@ -29,24 +31,17 @@ from engine.framework.snapshot import (
     annotation_column,
     label_column,
 )
+from engine.objects import Node
 from engine.plugins.node_selector import eligible
 from engine.pods.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodInfo
 from engine.policy.accounts import over_minimum
-from engine.policy.nodereads import (
-    PLAIN_TEXTS,
-    addresses,
-    annotated,
-    annotated_at,
-    condition,
-    is_ready,
-    tainted,
-)
 from engine.policy.objectreads import LEASES, ImageLists, NodeObjects, missing_bytes, volume_limit
 from engine.policy.podreads import (
     UnreadFieldError,
     epoch_seconds,
     namespace_text,
     pod_reader,
+    reader_of,
     time_of,
 )
 from engine.policy.subject import PodSubject
@@ -62,26 +57,13 @@ _RESOURCES: Final = MappingProxyType({CPU: CPU, MEMORY: MEMORY, "storage": EPHEM
 _CLOCK: Final = ("time.hour", "time.minute", "time.day", "time.month")
 
 
-class Kept:
-    """What worlds have in common, and keep."""
-
-    def __init__(self, zone: tzinfo, gpus: Sequence[str] = DEFAULT_GPUS) -> None:
-        self.zone = zone
-        self.gpus = gpus
-        self.images = ImageLists()
-        self.heartbeats = NodeObjects(
-            "Lease", lambda lease: epoch_seconds(lease.spec.renew_time), f"{LEASES}/"
-        )
-        self.volume_limits = NodeObjects("CSINode", volume_limit)
-
-
 class SnapshotWorld:
     """`dsl.plan.World` over one snapshot. Columns made of several are kept until it changes.
 
     `table` are the pods that it has: those on nodes (`pods`), or one of `Snapshot.other_pods`.
     """
 
-    def __init__(self, snapshot: Snapshot, kept: Kept, *, table: str = _ON_NODES) -> None:
+    def __init__(self, snapshot: Snapshot, worlds: Worlds, *, table: str = _ON_NODES) -> None:
         self.snapshot = snapshot
         self.nodes, self.present = snapshot.nodes.size, snapshot.nodes.present
         self.now, self.dictionary = snapshot.now, snapshot.dictionary
@@ -94,7 +76,7 @@ class SnapshotWorld:
         self._set: PodColumns = (
             snapshot.pods if table == _ON_NODES else snapshot.other_pods.pods(table)
         )
-        self._kept = kept
+        self._worlds = worlds
         self._others: dict[str, SnapshotWorld] = {}
         self._made: dict[tuple[str, str | None], FloatColumn] = {}
         self._texts: dict[tuple[str, str | None], CodeColumn] = {}
@@ -142,15 +124,15 @@ class SnapshotWorld:
             return nodes.text(*label_column(key))
         if field == "node.name":
             return nodes.name_codes()
-        if field in PLAIN_TEXTS:
-            said = PLAIN_TEXTS[field]
+        if field in _PLAIN_TEXTS:
+            said = _PLAIN_TEXTS[field]
             return nodes.text(field, lambda node: said(node) or None)
         if key is None and field in WELL_KNOWN_LABELS:
             return nodes.text(*label_column(WELL_KNOWN_LABELS[field]))
         if field == "node.annotation" and key is not None:
             return nodes.text(*annotation_column(key))
         if field == "node.condition" and key is not None:
-            return nodes.text(f"condition:{key}", condition(key))
+            return nodes.text(f"condition:{key}", _condition(key))
         raise UnreadFieldError(field)
 
     def node_flag(self, field: str, key: str | None) -> BoolColumn:
@@ -158,14 +140,14 @@ class SnapshotWorld:
         if field == "node.unschedulable":
             return nodes.unschedulable
         if field == "node.ready":
-            return nodes.flag("ready", is_ready)
+            return nodes.flag("ready", lambda node: _condition("Ready")(node) == "True")
         if field == "node.taint" and key is not None:
-            return nodes.flag(f"taint:{key}", tainted(key))
+            return nodes.flag(f"taint:{key}", _tainted(key))
         raise UnreadFieldError(field)
 
     def node_texts(self, field: str) -> tuple[NDArray[np.intp], CodeColumn]:
         if field == "node.images":
-            return self._kept.images.of(self.snapshot)
+            return self._worlds.images.of(self.snapshot)
         raise UnreadFieldError(field)
 
     def node_column(self, field: str, asked: Part) -> FloatColumn | BoolColumn:
@@ -178,7 +160,7 @@ class SnapshotWorld:
     def pod_table(self, table: str) -> SnapshotWorld:
         found = self._others.get(table)
         if found is None:
-            found = self._others[table] = SnapshotWorld(self.snapshot, self._kept, table=table)
+            found = self._others[table] = SnapshotWorld(self.snapshot, self._worlds, table=table)
         found.asker = self.asker
         return found
 
@@ -186,7 +168,7 @@ class SnapshotWorld:
         if not name.startswith("annotation:"):
             return self.snapshot.signals.column(name)
         _, stale, scale, key = name.split(":", 3)
-        column = self.snapshot.nodes.number(f"value {key}", annotated(key)) * float(scale)
+        column = self.snapshot.nodes.number(f"value {key}", _annotated(key)) * float(scale)
         column[self.metric_age(name) > float(stale)] = np.nan
         return column
 
@@ -194,7 +176,7 @@ class SnapshotWorld:
         if not name.startswith("annotation:"):
             return self.snapshot.signals.age(name)
         key = name.split(":", 3)[3]
-        return self.now - self.snapshot.nodes.number(f"time of {key}", annotated_at(key))
+        return self.now - self.snapshot.nodes.number(f"time of {key}", _annotated_at(key))
 
     def cluster_metric(self, name: str) -> float:
         return self.snapshot.signals.value(name, ())
@@ -212,7 +194,7 @@ class SnapshotWorld:
         name = field.removeprefix("it.")
         if field in OF_THE_QUEUE:
             return self._of_queue(name)
-        return self._set.number(f"{name} {key}", pod_reader(name, key, self._kept.gpus))
+        return self._set.number(f"{name} {key}", pod_reader(name, key, self._worlds.gpus))
 
     def pod_text(self, field: str, key: str | None) -> CodeColumn:
         pods = self._set
@@ -276,16 +258,16 @@ class SnapshotWorld:
         return np.where(rows >= 0, names[rows], np.int32(-1)) if len(names) else rows
 
     def _local_time(self) -> datetime:
-        return datetime.fromtimestamp(self.snapshot.now, self._kept.zone)
+        return datetime.fromtimestamp(self.snapshot.now, self._worlds.zone)
 
     def _node_number(self, field: str, key: str | None) -> FloatColumn:
         nodes = self.snapshot.nodes
         if field == "node.created":
             return nodes.number("created", lambda n: epoch_seconds(n.metadata.creation_timestamp))
         if field == "node.heartbeat":
-            return self._kept.heartbeats.column(self.snapshot)
+            return self._worlds.heartbeats.column(self.snapshot)
         if field == "node.volumes.limit":
-            return self._kept.volume_limits.column(self.snapshot)
+            return self._worlds.volume_limits.column(self.snapshot)
         if field == "node.volumes.attached":
             return self._attached()
         if field.startswith("node.ips."):
@@ -296,7 +278,7 @@ class SnapshotWorld:
             return self._amount(PODS, "free")
         _, kind, part = field.split(".")
         if kind == "gpu":
-            parts = [self._amount(name, part) for name in self._kept.gpus]
+            parts = [self._amount(name, part) for name in self._worlds.gpus]
             return np.sum(parts, axis=0) if parts else np.zeros(nodes.size)
         if kind == "resource" and key is not None:
             amount = self._amount(key, part)
@@ -312,7 +294,7 @@ class SnapshotWorld:
 
     def _addresses(self, part: str) -> FloatColumn:
         nodes, pods = self.snapshot.nodes, self.snapshot.pods
-        size = np.minimum(self._amount(PODS, "allocatable"), nodes.number("cidr", addresses))
+        size = np.minimum(self._amount(PODS, "allocatable"), nodes.number("cidr", _addresses_of))
         size[~nodes.has_resource(PODS)] = np.nan
         if part == "capacity":
             return size
@@ -332,12 +314,17 @@ class SnapshotWorld:
 
 
 class Worlds:
-    """The world of the snapshot in use, shared by all policies of a bundle."""
+    """The world of the snapshot in use, shared by all policies, and what worlds keep."""
 
     def __init__(self, zone: tzinfo, gpus: Sequence[str] = DEFAULT_GPUS) -> None:
+        self.zone = zone
         self.gpus = gpus
         """Resources that count as GPUs."""
-        self._keeps = Kept(zone, gpus)
+        self.images = ImageLists()
+        self.heartbeats = NodeObjects(
+            "Lease", lambda lease: epoch_seconds(lease.spec.renew_time), f"{LEASES}/"
+        )
+        self.volume_limits = NodeObjects("CSINode", volume_limit)
         self._last: SnapshotWorld | None = None
         self.plugins: Mapping[str, Plugin] = {}
         """Those in force: an edit leaves most of a thousand as they are."""
@@ -346,7 +333,7 @@ class Worlds:
         """The world over this snapshot, made once a snapshot, as this pod (a UID) sees it."""
         last = self._last
         if last is None or last.snapshot is not snapshot:
-            last = self._last = SnapshotWorld(snapshot, self._keeps)
+            last = self._last = SnapshotWorld(snapshot, self)
         last.asker = asker
         return last
 
@@ -369,3 +356,61 @@ class Worlds:
     def asked_as_any(self, pod: PodInfo, snapshot: Snapshot) -> tuple[PodSubject, SnapshotWorld]:
         """The pod, and the world as others see it."""
         return self.subject(pod, snapshot), self.of(snapshot)
+
+
+# ---- what is read of a node as it is written: each reader makes a column of the snapshot
+
+
+def _condition(name: str) -> Callable[[Node], str | None]:
+    """The status of a condition."""
+    return lambda node: next(
+        (one.status for one in node.status.conditions or () if one.type == name), None
+    )
+
+
+def _tainted(test: str) -> Callable[[Node], bool]:
+    """Whether a taint has this key, or is `key=value`."""
+    key, with_value, value = test.partition("=")
+    return lambda node: any(
+        t.key == key and (not with_value or t.value == value) for t in node.spec.taints or ()
+    )
+
+
+#: Texts that stand in a node as they are -> where.
+_PLAIN_TEXTS: Final = MappingProxyType(
+    {
+        spec.name: reader_of(spec.wire)
+        for spec in FIELDS.values()
+        if spec.level is Level.NODE and spec.wire and spec.type.kind is Kind.TEXT
+    }
+)
+
+
+def _addresses_of(node: Node) -> float:
+    """How many addresses the node's pods can have: its pod CIDRs' size; infinite without one.
+
+    A second family gives every pod a second address, not room for more pods.
+    """
+    try:
+        ranges = [
+            ip_network(one, strict=False) for one in node.spec.pod_cidrs or [node.spec.pod_cidr]
+        ]
+    except ValueError:
+        return np.inf
+    family = ranges[0].version
+    return float(sum(one.num_addresses for one in ranges if one.version == family))
+
+
+def _annotated(key: str) -> Callable[[Node], float]:
+    """The number of an annotation; also of `value,timestamp`, as Crane writes it."""
+
+    def value(node: Node) -> float:
+        text, comma, when = (node.metadata.annotations or {}).get(key, "").partition(",")
+        return MISSING if comma and np.isnan(parse_time(when)) else parse_number(text)
+
+    return value
+
+
+def _annotated_at(key: str) -> Callable[[Node], float]:
+    """The time behind that number (seconds since the epoch); missing if there is none."""
+    return lambda node: parse_time((node.metadata.annotations or {}).get(key, "").partition(",")[2])

@@ -122,7 +122,7 @@ class Certificates:
         self.served = Served(min_version)
         self._until = datetime.fromtimestamp(0, UTC)
         self._made = b"", b""
-        self._stamp: tuple[float, ...] | None = None
+        self._serving: tuple[bytes, ...] = ()
         try:
             self._renew()
         except (OSError, ValueError) as error:
@@ -150,17 +150,15 @@ class Certificates:
         if self._is_ours and self._maker is not None and self._until - now < _RENEW_BEFORE:
             self._make(self._maker, now)
         try:
-            if self._clients:
-                certificates_in(Path(self._clients))
+            clients = certificates_in(Path(self._clients)) if self._clients else b""
         except OSError as error:
             raise OSError(f"--client-ca-file: {_why(error)}") from error
-        stamp = self._changed_at()
-        if stamp == self._stamp:
-            return
         pair, until = self._made, self._until
         if self._kept:
             pair = self._certificate.read_bytes(), self._key.read_bytes()
             until = self._good_until(pair[0])
+        if (*pair, clients) == self._serving:
+            return
         if until <= now < self._until:
             raise ValueError(self._ended(until))
         try:
@@ -168,7 +166,7 @@ class Certificates:
         except OSError as error:
             where = f"{self._certificate}, {self._key}: " if self._kept else ""
             raise OSError(f"{where}{_why(error)}") from error
-        self._stamp, self._until = stamp, until
+        self._serving, self._until = (*pair, clients), until
 
     def _make(self, maker: SelfMade, now: datetime) -> None:
         with contextlib.suppress(OSError):
@@ -177,20 +175,13 @@ class Certificates:
             ):
                 return  # the folder holds one already
         certificate, key, until = maker.make(self._host, now)
-        self._made, self._stamp = (certificate, key), None
+        self._made = certificate, key
         if self._kept:
             self._certificate.parent.mkdir(parents=True, exist_ok=True)
             _write(self._key, key)
             _write(self._certificate, certificate)
         self._until = until
         _LOG.info('Made a certificate for="%s" until="%s"', self._host, until.date())
-
-    def _changed_at(self) -> tuple[float, ...]:
-        # Through symbolic links: a mounted Secret is swapped by one.
-        files = [self._certificate, self._key] if self._kept else []
-        if self._clients:
-            files.append(Path(self._clients))
-        return tuple(n for each in map(Path.stat, files) for n in (each.st_mtime_ns, each.st_ino))
 
     def _good_until(self, certificate: bytes) -> datetime:
         """Until when it is good; what only OpenSSL can read is not known to end."""

@@ -24,11 +24,10 @@ import msgspec
 from engine.clock import Clock
 from engine.configuration.berth import PrometheusSection
 from engine.objects import Node
-from engine.signals.prometheus import Prometheus, ServerAway
+from engine.signals.prometheus import Prometheus, Refused, ServerAway, give_way, parse_vector
 from engine.signals.samples import Match, Series
 from engine.signals.spec import Question, SignalSpec
 from engine.signals.store import SignalStore
-from engine.signals.vectors import Refused, give_way, parse_vector
 from engine.telemetry import Count, Telemetry
 from engine.text.display import cause, without_user
 

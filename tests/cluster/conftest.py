@@ -220,7 +220,7 @@ def _embedded_api(runner: asyncio.Runner, folder: Path) -> Iterator[Wire]:
         tls=None,
         namespace=name,
         kubeconfig=kubeconfig,
-        compact=cluster.compact,
+        compact=cluster.api.store.compact,
     )
     try:
         yield wire

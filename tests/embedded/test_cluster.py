@@ -215,7 +215,7 @@ def test_a_client_that_leaves_as_its_watch_expires_is_no_fault(
         assert runner.server is not None
         async with session.get("/api/v1/pods?watch=1&resourceVersion=1"):
             cluster.create("pods", pod("p"), namespace="default")
-            cluster.compact()
+            cluster.api.store.compact()
             for one in runner.server.connections:
                 assert one.transport is not None
                 one.transport.abort()

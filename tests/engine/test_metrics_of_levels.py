@@ -14,7 +14,7 @@ from engine.cycle import decide
 from engine.objects import from_builtins
 from engine.pods.podinfo import make_pod_info
 from engine.policy.subject import PodSubject
-from engine.policy.world import DEFAULT_GPUS, Kept, SnapshotWorld
+from engine.policy.world import DEFAULT_GPUS, SnapshotWorld, Worlds
 from engine.signals.samples import Series
 from engine.simulate.samples import Samples
 from tests.builders import changed, make_node, make_pod, pod_object
@@ -138,7 +138,7 @@ def test_a_pod_has_the_values_of_its_own_namespace_and_workload():
     levels.give("rtt", ("n0", "s0"), 5.0)
     texts = levels.cache.dictionary
     a, b = texts.code("n0"), texts.code("s0")
-    world = SnapshotWorld(levels.view(), Kept(UTC))
+    world = SnapshotWorld(levels.view(), Worlds(UTC))
     assert world.pod_metric(ids["heat"]).tolist() == []
     levels.cache.add_pod(owned("p0", "s0", "w0"), "n0")
     assert world.pod_metric(ids["heat"]).tolist() == [4]

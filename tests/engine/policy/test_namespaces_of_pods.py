@@ -13,7 +13,7 @@ from engine.cycle import decide
 from engine.objects import Namespace, from_builtins
 from engine.policy.plugin import PolicyPlugin
 from engine.policy.subject import PodSubject
-from engine.policy.world import DEFAULT_GPUS, Kept, SnapshotWorld
+from engine.policy.world import DEFAULT_GPUS, SnapshotWorld, Worlds
 from tests.builders import Cache, make_node, make_pod
 from tests.dsl import oracle
 from tests.effort import examples
@@ -110,7 +110,7 @@ def passing(plugin: PolicyPlugin, cache, pod):
 
 
 def meant(plan, snapshot, pod):
-    world = SnapshotWorld(snapshot, Kept(ZoneInfo("UTC")))
+    world = SnapshotWorld(snapshot, Worlds(ZoneInfo("UTC")))
     subject = PodSubject(pod, snapshot, DEFAULT_GPUS)
     return sorted(
         snapshot.nodes.name(row)

@@ -334,8 +334,8 @@ def test_an_edit_looks_at_no_other_namespace_one_by_one(monkeypatch, edited):
     world = started({f"team-{n}": {"a.policy": LABEL} for n in range(50)})
     of = world.in_force._standing
     monkeypatch.setattr(world.in_force, "_standing", lambda *each: looked.append(0) or of(*each))
-    called, seen = inforce.owners.file_of, []
-    monkeypatch.setattr(inforce.owners, "file_of", lambda plan: seen.append(0) or called(plan))
+    called, seen = inforce.sources.file_of, []
+    monkeypatch.setattr(inforce.sources, "file_of", lambda plan: seen.append(0) or called(plan))
     world.edit("team-1", edited)
     world.in_force.status()
     assert len(looked) <= 2

@@ -17,7 +17,7 @@ from engine.pods.workloads import owned_by, workload_of
 from engine.policy.objectreads import ImageLists
 from engine.policy.podreads import epoch_seconds, reader_of
 from engine.policy.subject import PodSubject
-from engine.policy.world import DEFAULT_GPUS, Kept, SnapshotWorld
+from engine.policy.world import DEFAULT_GPUS, SnapshotWorld, Worlds
 from tests.builders import Cache, changed, make_node, make_pod, pod_object
 
 #: What is known of the outcome is given to actions, not read of the world.
@@ -126,7 +126,7 @@ def cache():
 
 
 def world_of(cache, zone="UTC", now=NOON):
-    return SnapshotWorld(cache.snapshot(now), Kept(ZoneInfo(zone)))
+    return SnapshotWorld(cache.snapshot(now), Worlds(ZoneInfo(zone)))
 
 
 def text(world, code):

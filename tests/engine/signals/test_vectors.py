@@ -7,7 +7,7 @@ import json
 import pytest
 
 from engine.clock import ManualClock
-from engine.signals.vectors import parse_vector, vector_in
+from engine.signals.prometheus import parse_vector, vector_in
 
 NOW = ManualClock().time()
 
