@@ -18,7 +18,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
 from typing import Final, TypeVar
 
 import msgspec
@@ -157,7 +156,7 @@ class Lane:
     failures: Failures
 
     def __post_init__(self) -> None:
-        self._waiting = PodHeap(count(1).__next__)
+        self._waiting = PodHeap()
         self._busy = False
         self._task: asyncio.Task[None] | None = None
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import count
 from numbers import Real
 from typing import Any, Final
 
@@ -38,19 +39,38 @@ def comparable(key: object) -> tuple[int, Any]:
     raise TypeError(f"a sort key is made of numbers and texts, not of {type(key).__name__}")
 
 
+class Tickets:
+    """What the heaps of a queue share: who of equals came first, and the key of an order to come.
+
+    Pods with tickets after `since` were given their places in that order as they came.
+    """
+
+    __slots__ = ("coming", "since", "take")
+
+    def __init__(self) -> None:
+        self.take = count(1).__next__
+        self.foresee(None)
+
+    def foresee(self, coming: Callable[[QueuedPod], SortKey] | None) -> None:
+        """Says by which key pods get places in another order from now on; None: by none."""
+        self.coming, self.since = coming, self.take()
+
+
 class PodHeap:
-    """Pods by key, smallest first. `next_ticket` may be shared by heaps."""
+    """Pods by key, smallest first; `prefix` gives what comes before that of the order."""
 
-    __slots__ = ("_entries", "_key", "_line", "_next", "_next_ticket", "_tickets")
+    __slots__ = ("_entries", "_line", "_next", "_prefix", "_shared", "_tickets")
 
-    def __init__(self, next_ticket: Callable[[], int]) -> None:
+    def __init__(
+        self, tickets: Tickets | None = None, prefix: Callable[[QueuedPod], SortKey] = lambda _: ()
+    ) -> None:
         self._entries: list[_Entry] = []
         self._line: deque[_Entry] = deque()
         self._tickets: dict[QueuedPod, int] = {}
-        self._next_ticket = next_ticket
-        # The line and the entries of the order that is to come, and its key.
+        self._shared = tickets or Tickets()
+        self._prefix = prefix
+        # The line and the entries of the order to come.
         self._next: tuple[deque[_Entry], list[_Entry]] | None = None
-        self._key: Callable[[QueuedPod], SortKey]
 
     def __len__(self) -> int:
         return len(self._tickets)
@@ -61,10 +81,14 @@ class PodHeap:
 
     def push(self, key: SortKey, queued: QueuedPod) -> None:
         """Puts in a pod that is not in it. O(log n) at most."""
-        ticket = self._tickets[queued] = self._next_ticket()
-        _put((key, ticket, queued), self._line, self._entries)
-        if self._next is not None:
-            _put((self._key(queued), ticket, queued), *self._next)
+        ticket = self._tickets[queued] = self._shared.take()
+        _put((self._prefix(queued) + key, ticket, queued), self._line, self._entries)
+        if self._shared.coming is not None:
+            self._foresee(self._shared.coming, queued, ticket)
+
+    def _foresee(self, by: Callable[[QueuedPod], SortKey], queued: QueuedPod, ticket: int) -> None:
+        self._next = self._next or (deque(), [])
+        _put((self._prefix(queued) + by(queued), ticket, queued), *self._next)
 
     def remove(self, queued: QueuedPod) -> None:
         """Takes out a pod of this heap. O(1), and now and then O(n)."""
@@ -98,29 +122,20 @@ class PodHeap:
                 return queued
         return None
 
-    def rekey(self, key: Callable[[QueuedPod], SortKey]) -> Iterator[None]:
-        """Finds the order by another key, a pod a step; `turn` puts it in force."""
-        following = self._next = deque[_Entry](), list[_Entry]()
-        self._key = key
-        for queued, ticket in list(self._tickets.items()):
-            if self._tickets.get(queued) == ticket:  # otherwise it went, and has maybe come again
-                _put((key(queued), ticket, queued), *following)
-            yield
-
-    @property
-    def rekeyed(self) -> bool:
-        """Whether an order is to come."""
-        return self._next is not None
+    def place(self, queued: QueuedPod) -> None:
+        """Gives a pod of this heap its place in the order to come, if it has none there."""
+        ticket, coming = self._tickets[queued], self._shared.coming
+        if coming is not None and ticket < self._shared.since:
+            self._foresee(coming, queued, ticket)
 
     def turn(self) -> Sequence[Entries]:
-        """The order that is to come is in force from now on.
+        """The order to come, in which all pods have their places, is in force from now on.
 
         Returns:
             What the order before was made of: to free all of it at once may take long.
         """
         before = self._line, self._entries
-        if self._next is not None:
-            self._line, self._entries = self._next
+        self._line, self._entries = self._next or (deque(), [])
         self._next = None
         return before
 

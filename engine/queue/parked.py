@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import islice, takewhile
 from typing import Final
 
 from engine.clock import Clock
 from engine.pods.podinfo import PodInfo
-from engine.queue.heap import PodHeap
+from engine.queue.heap import PodHeap, Tickets
 from engine.queue.hooks import Only
 from engine.queue.queued import NO_PLUGINS, QueuedPod, SortKey
 from engine.text.display import but_digits
@@ -39,9 +39,9 @@ class Group:
 
     __slots__ = ("again", "key", "out", "parked", "pending", "plugins", "told")
 
-    def __init__(self, key: Hashable, next_ticket: Callable[[], int]) -> None:
+    def __init__(self, key: Hashable, tickets: Tickets) -> None:
         self.key = key
-        self.parked = PodHeap(next_ticket)
+        self.parked = PodHeap(tickets)
         self.plugins = self.pending = NO_PLUGINS
         self.told = ""
         """The reasons reported last, without digits."""
@@ -72,7 +72,7 @@ class Group:
 class Parked:
     """An index; `SchedulingQueue` moves the pods, after `most_seconds` without any event."""
 
-    def __init__(self, clock: Clock, next_ticket: Callable[[], int], most_seconds: float) -> None:
+    def __init__(self, clock: Clock, tickets: Tickets, most_seconds: float) -> None:
         self._clock = clock
         self._most_seconds = most_seconds
         # INVARIANT: both are in order of `parked_at`; no plugin holds an empty set of pods.
@@ -82,9 +82,9 @@ class Parked:
         # All groups that have parked pods, by key and by the plugins that rejected them.
         self._groups: dict[Hashable, Group] = {}
         self._rejected_by: dict[str, dict[Group, None]] = {}
-        self._next_ticket = next_ticket
+        self._tickets = tickets
         # Pods that the clock alone may wake.
-        self._turning = PodHeap(next_ticket)
+        self._turning = PodHeap()
 
     def reject(self, queued: QueuedPod, key: Hashable, place: SortKey, recheck_at: float) -> Group:
         """Plugins rejected the pod; it is one of the group with this key."""
@@ -136,7 +136,7 @@ class Parked:
         """The pod joins a group; its rejecting plugins are those of the group from now on."""
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = Group(key, self._next_ticket)
+            group = self._groups[key] = Group(key, self._tickets)
         if group.plugins != queued.unschedulable_plugins:
             self._unlist(group)
             group.plugins = queued.unschedulable_plugins

@@ -394,6 +394,14 @@ class QueueMachine(RuleBasedStateMachine):
                 self.put(hooks, None)
                 break
 
+    @rule()
+    def put_too_early(self) -> None:
+        if self.coming is not None:
+            hooks, _left = self.coming
+            self.hints = dict(hooks.hints)
+            self.put(hooks, None)
+            self.coming = None
+
     def put(self, hooks: QueueHooks, changed: frozenset[str] | None) -> None:
         self.queue.set_hooks(hooks, changed)
         self.hooks, self.descending = hooks, hooks.sort_key == self.by_name

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import count
-
 import pytest
 
 from engine.framework.events import Action, ClusterEvent, Resource
@@ -34,7 +32,7 @@ def test_backoff_ends_with_its_window() -> None:
 
 
 def test_a_heap_forgets_removed_pods() -> None:
-    heap = PodHeap(count(1).__next__)
+    heap = PodHeap()
     pods = [queued(f"p{i}") for i in range(1000)]
     for i, pod in enumerate(pods):
         heap.push((i % 7,), pod)

@@ -293,7 +293,7 @@ def test_what_new_rules_ask_of_all_pods_is_asked_in_steps_before_they_are_in_for
         came += 1
         asked = 0
     assert steps > 100
-    assert most <= ASKED_AHEAD
+    assert most <= 2 * ASKED_AHEAD  # for its place, and for its gang
     queue.set_hooks(coming, frozenset({"gangs"}))
     assert asked <= ASKED_AHEAD
     assert not queue.kin("a")
