@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,19 +19,21 @@ import click
 import policies
 from dsl.analysis import question_of
 from dsl.plan import OF_NODES, MetricSpec
-from dsl.schema import CATALOGUE
+from dsl.schema import CATALOGUE, MetricDefinition
 from engine.cli import options
 from engine.cli.check import beside, expanded, read
 from engine.cli.refusals import of_file, reported
+from engine.cli.settings import with_flags
 from engine.clock import SystemClock
 from engine.configuration.berth import PrometheusSection
-from engine.configuration.settings import ConfigError, parse
+from engine.configuration.settings import ConfigError, load
 from engine.kube import resources
 from engine.kube.client import KubeClient
 from engine.kube.errors import KubeError
 from engine.kube.listing import list_all
 from engine.kube.session import Session
 from engine.objects import Node
+from engine.policy.bundle import compile_settings
 from engine.policy.findings import new_compiler
 from engine.signals.refresher import ask_once
 from engine.signals.spec import SignalSpec, SignalStatus
@@ -46,6 +48,9 @@ _PROBE: Final = SignalSpec("probe", "vector(1)")
 @options.KUBECONFIG
 @options.CONTEXT
 @click.option("-o", "output", type=options.FILE, help="File to write.  [default: stdout]")
+@click.option(
+    "--config", metavar="FILE", help="Configuration file, for its Prometheus and metrics."
+)
 @click.option("--prometheus-url", "url", metavar="URL", help="Query the bundled metrics, too.")
 @click.option(
     "--policies", "files", metavar="PATH", multiple=True, type=click.Path(path_type=Path),
@@ -56,14 +61,18 @@ def command(
     kubeconfig: str | None,
     context: str | None,
     output: Path | None,
+    config: str | None,
     url: str | None,
     files: tuple[Path, ...],
 ) -> None:
     """Asks once and ends; changes nothing in the cluster."""
-    if files and url is None:
-        raise click.UsageError("--policies needs --prometheus-url")
-    specs = [] if url is None else metrics_of(files)
-    found = asyncio.run(_ask(kubeconfig, context, url, specs))
+    settings = with_flags(load(config), {"prometheus_url": url})
+    section = settings.berth.prometheus
+    if files and section.url is None:
+        raise click.UsageError("--policies needs --prometheus-url, or --config with one")
+    defined = compile_settings(settings.berth).metrics
+    specs = [] if section.url is None else metrics_of(files, defined)
+    found = asyncio.run(_ask(kubeconfig or settings.kubeconfig, context, section, specs))
     text = json.dumps(found, ensure_ascii=False, indent=1)
     if output is None:
         click.echo(text)
@@ -71,49 +80,56 @@ def command(
     with of_file(output, "written"):
         output.write_text(text + "\n", encoding="utf-8")
     counts = f"{len(found['nodes'])} nodes, {len(found['namespaces'])} namespaces"
-    more = f", {len(found['metrics'])} metrics" if url is not None else ""
+    more = f", {len(found['metrics'])} metrics" if "metrics" in found else ""
     click.echo(f"{output}: {counts}, {found['pods']} pods{more}", err=True)
 
 
-def metrics_of(paths: Sequence[Path]) -> list[MetricSpec]:
-    """The metrics of Prometheus that policy files read, and the bundled ones."""
-    compiler = new_compiler()
+def metrics_of(
+    paths: Sequence[Path], defined: Mapping[str, MetricDefinition] | None = None
+) -> list[MetricSpec]:
+    """The metrics of Prometheus that policy files read, and the bundled ones.
+
+    `defined` are those of the configuration.
+    """
+    compiler, metrics = new_compiler(), defined or {}
     texts = {str(path): read(path) for path in expanded(paths)}
-    lines = "".join(f"score: {name} normalize minmax\n" for name in CATALOGUE)
+    lines = {f"{name}.policy": f"score: {name} normalize minmax\n" for name in CATALOGUE}
+    bundled = policies.texts() | beside(texts, texts)
     found = [
-        *compiler.compile({"catalogue.policy": lines}).understood,
-        *compiler.compile(texts, bundled=policies.texts() | beside(texts, texts)).understood,
+        *compiler.compile(lines, metrics=metrics).understood,
+        *compiler.compile(texts, metrics=metrics, bundled=bundled).understood,
     ]
     return [spec for plan in found for spec in plan.metrics if spec.source == "promql"]
 
 
 async def _ask(
-    kubeconfig: str | None, context: str | None, url: str | None, specs: Sequence[MetricSpec]
+    kubeconfig: str | None,
+    context: str | None,
+    section: PrometheusSection,
+    specs: Sequence[MetricSpec],
 ) -> dict[str, Any]:
     async with await Session.connect(kubeconfig, context) as session:
         nodes = await list_all(session, resources.nodes())
         found = await take(session, nodes)
-        if url is not None:
-            found["metrics"] = await ask_metrics(url, specs, nodes)
+        if section.url is not None:
+            found["metrics"] = await ask_metrics(section, specs, nodes)
     return found
 
 
 async def ask_metrics(
-    url: str, specs: Iterable[MetricSpec], nodes: Sequence[Node]
+    section: PrometheusSection, specs: Iterable[MetricSpec], nodes: Sequence[Node]
 ) -> list[dict[str, Any]]:
     """What Prometheus says to each query; without nodes, `nodes` of what they have is None.
 
     Raises:
-        ConfigError: the address is none.
         ConnectionError: the server does not answer.
     """
     questions = sorted({question_of(spec): spec for spec in specs}.items(), key=lambda one: one[0])
     asked = [SignalSpec(spec.id, spec.query, spec.labels, of=spec.of) for _, spec in questions]
-    section = parse("--prometheus-url", PrometheusSection, {"url": url})
     probe = await _asked(section, _PROBE, ())
     if probe.error:
         raise ConnectionError(
-            f"Prometheus at {without_user(section.url or url)} cannot be asked: {probe.error}"
+            f"Prometheus at {without_user(section.url or '')} cannot be asked: {probe.error}"
         )
     # One at a time, so that a query that times out does not take the others with it.
     told = [await _asked(section, spec, nodes) for spec in asked]

@@ -1,7 +1,8 @@
 """Events for users: `Emit`s go in at once, events.k8s.io/v1 objects go out as the gate lets them.
 
-Nothing here holds anything up: a bounded buffer takes what has to wait, and what does not fit is
-counted. The same Event again becomes a series: first at once, then once a minute.
+Nothing here holds anything up: two bounded lines take what has to wait, and what does not fit is
+counted. What pods are told while they wait, which may be thousands at once, takes turns with all
+else. The same Event again becomes a series: first at once, then once a minute.
 
 Source: client-go tools/events/event_broadcaster.go.
 """
@@ -88,7 +89,8 @@ class KubeEventSink:
         self._wiring = wiring
         self._controller = controller
         self._host = host
-        self._queue: deque[_Record] = deque()
+        self._lines: tuple[deque[_Record], deque[_Record]] = deque(), deque()
+        self._turn = 0
         self._known: OrderedDict[Emit, _Record] = OrderedDict()
         """By what makes two Events the same; other than client-go's that is the note, too."""
         self._letters = 0
@@ -102,7 +104,11 @@ class KubeEventSink:
 
     def __len__(self) -> int:
         """Events that wait or are being written."""
-        return len(self._queue) + self._writing
+        return self._waiting + self._writing
+
+    @property
+    def _waiting(self) -> int:
+        return sum(map(len, self._lines))
 
     def emit(self, effect: Emit) -> None:
         """See `framework.edge.EventSink.emit`."""
@@ -120,7 +126,7 @@ class KubeEventSink:
             if not record.queued and self._due(record, now):
                 self._enqueue(record)
             return
-        if len(self._queue) >= _CAPACITY:
+        if len(self._line_of(effect)) >= _CAPACITY:
             self._drop("the buffer is full")
             return
         record = _Record(effect, self._name(effect, now), now, now)
@@ -148,12 +154,12 @@ class KubeEventSink:
             while True:
                 await self._there.wait()
                 place = await self._gate.place(Priority.EVENT)
-                if not self._queue:
+                if not self._waiting:
                     place.release()
                     self._there.clear()
                     continue
                 self._writing += 1
-                group.create_task(self._work(place, self._queue.popleft()))
+                group.create_task(self._work(place, self._next()))
 
     async def flush(self, seconds: float, most: float = 0.0) -> bool:
         """Writes what is left; False if it stood still for `seconds`, or took more than `most`."""
@@ -163,9 +169,16 @@ class KubeEventSink:
         """The first repeat makes the series; later ones only bring its count up to date."""
         return record.written <= 1 or now - record.written_at >= _SERIES_SECONDS
 
+    def _line_of(self, effect: Emit) -> deque[_Record]:
+        return self._lines[effect.kind == "Pod" and effect.reason != _ONCE]
+
+    def _next(self) -> _Record:
+        self._turn = 1 - self._turn
+        return (self._lines[self._turn] or self._lines[1 - self._turn]).popleft()
+
     def _enqueue(self, record: _Record) -> None:
         record.queued = True
-        self._queue.append(record)
+        self._line_of(record.emit).append(record)
         self._there.set()
         self._idle.clear()
 
@@ -187,14 +200,14 @@ class KubeEventSink:
         try:
             with place:
                 await self._send(place, record)
-                while self._queue and place.again():
-                    record = self._queue.popleft()
+                while self._waiting and place.again():
+                    record = self._next()
                     await self._send(place, record)
         except KubeError as error:
             record.queued = False
             await self._failed(record, error)
         self._writing -= 1
-        if not self._queue and not self._writing:
+        if not len(self):
             self._idle.set()
 
     def _written(self, record: _Record, count: int) -> None:
@@ -255,7 +268,7 @@ class KubeEventSink:
         delay = _BACKOFF_SECONDS * 2.0 ** (record.tries - 1)
         delay = min(delay, _BACKOFF_LIMIT_SECONDS) * (1.0 + self._wiring.random.random())
         await self._wiring.reach.rest(self._wiring.sleep, delay)
-        self._queue.appendleft(record)
+        self._line_of(record.emit).appendleft(record)
         self._there.set()
 
     def _event(self, record: _Record, namespace: str, count: int) -> dict[str, object]:

@@ -21,6 +21,7 @@ from dsl.diagnostics import render
 from dsl.schema import CATALOGUE
 from engine.cli import main
 from engine.cli.inventory import ask_metrics, metrics_of
+from engine.configuration.berth import PrometheusSection
 from engine.embedded import EmbeddedCluster
 from engine.objects import Node, ObjectMeta
 from tests.engine.loopback import listening
@@ -90,7 +91,7 @@ def found(text, stock):
 
 
 def stock_of(url, text, nodes=NODES):
-    metrics = asyncio.run(ask_metrics(url, specs(text), nodes))
+    metrics = asyncio.run(ask_metrics(PrometheusSection(url=url), specs(text), nodes))
     names = [{"name": one.metadata.name, "labels": {}} for one in nodes]
     saved = json.loads(json.dumps({"inventory": 1, "nodes": names, "metrics": metrics}))
     return read_inventory(saved)
@@ -189,7 +190,8 @@ def check(*args):
 def test_check_says_what_the_server_said(url, tmp_path):
     path, saved = tmp_path / "a.policy", tmp_path / "cluster.json"
     path.write_text(policy("bad query"), "utf-8")
-    metrics = asyncio.run(ask_metrics(url, specs(path.read_text("utf-8")), ()))
+    asked = specs(path.read_text("utf-8"))
+    metrics = asyncio.run(ask_metrics(PrometheusSection(url=url), asked, ()))
     saved.write_text(json.dumps({"inventory": 1, "metrics": metrics}), "utf-8")
     assert check(path).stdout == ""
     result = check("--inventory", saved, path)
@@ -198,8 +200,9 @@ def test_check_says_what_the_server_said(url, tmp_path):
 
 
 def test_a_server_that_is_not_there():
+    section = PrometheusSection(url="http://127.0.0.1:9")
     with pytest.raises(ConnectionError, match=r"127[.]0[.]0[.]1:9 cannot be asked: "):
-        asyncio.run(ask_metrics("http://127.0.0.1:9", specs(policy("node_2")), ()))
+        asyncio.run(ask_metrics(section, specs(policy("node_2")), ()))
 
 
 @pytest.mark.parametrize(
@@ -219,8 +222,15 @@ def test_policies_without_a_server_to_ask():
     assert (result.exit_code, "--prometheus-url" in result.stderr) == (2, True)
 
 
-def test_each_kind_is_listed_once_for_metrics_too(url, tmp_path):
+@pytest.mark.parametrize("config", [True, False])
+def test_each_kind_is_listed_once_for_metrics_too(url, tmp_path, config):
     asked = []
+    own = {"load": {"promql": "node_1", "by": "cluster"}}
+    document = {"apiVersion": "berth.dev/v1", "kind": "BerthConfiguration", "metrics": own}
+    document["prometheus"] = {"url": url}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(document))
+    given = ["--config", str(tmp_path / "config.yaml")] if config else ["--prometheus-url", url]
+    (tmp_path / "a.policy").write_text("filter: load < 3\n")
 
     async def answers(request):
         asked.append(request.path)
@@ -230,9 +240,12 @@ def test_each_kind_is_listed_once_for_metrics_too(url, tmp_path):
         async with listening(answers) as port:
             kubeconfig = tmp_path / "kubeconfig"
             kubeconfig.write_text(yaml.safe_dump(EmbeddedCluster(nodes=0, port=port).kubeconfig()))
-            words = ["inventory", "--kubeconfig", str(kubeconfig), "--prometheus-url", url]
+            words = ["inventory", "--kubeconfig", str(kubeconfig), *given]
+            words += ["--policies", str(tmp_path / "a.policy")]
             return await asyncio.to_thread(CliRunner().invoke, main, words)
 
     result = asyncio.run(main_())
-    assert len(json.loads(result.stdout)["metrics"]) == len(CATALOGUE)
+    queries = {one["query"] for one in json.loads(result.stdout)["metrics"]}
+    expected = {one.query for one in CATALOGUE.values()}
+    assert queries == (expected - {CATALOGUE["load"].query} | {"node_1"} if config else expected)
     assert sorted(asked) == ["/api/v1/namespaces", "/api/v1/nodes", "/api/v1/pods"]

@@ -193,6 +193,20 @@ async def test_a_full_buffer_drops_and_counts(monkeypatch: pytest.MonkeyPatch):
     assert len(bench.server.got) == 5
 
 
+async def test_what_is_told_of_one_pod_or_edit_does_not_wait_behind_thousands_that_are_not_placed():
+    bench = Bench(at_once=1)
+    for number in range(50):
+        bench.sink.emit(emit(f"p{number}"))
+    bench.sink.emit(emit("placed", reason="Scheduled"))
+    bench.sink.emit(Emit("ConfigMap", "d", "policies", "u", "Normal", "PoliciesInForce", "", ""))
+    await bench.write()
+    told = [body["regarding"]["name"] for _, _, body in bench.server.got]
+    assert sorted(map(told.index, ("p0", "p1", "placed", "policies"))) == [0, 1, 2, 3]
+    assert [one for one in told if one[0] == "p" and one[1:].isdecimal()] == [
+        f"p{number}" for number in range(50)
+    ]
+
+
 async def test_three_hundred_a_second_are_written_as_fast_as_the_server_answers(
     monkeypatch: pytest.MonkeyPatch,
 ):
