@@ -151,7 +151,6 @@ class _Channel(asyncio.Protocol):
         return done
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """See `Answer.pieces`."""
         while self._body or self._streams:
             if self._body:
                 body, self._body = b"".join(self._body), []
@@ -225,11 +224,9 @@ class _Channel(asyncio.Protocol):
     # ---- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection is there."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are no subclass
 
     def data_received(self, data: bytes) -> None:
-        """More of an answer."""
         self._heard = self._loop.time()
         if self._done is None and not self._streams:
             self.close()  # no request is under way
@@ -260,7 +257,6 @@ class _Channel(asyncio.Protocol):
             raise ValueError("more than was asked for")
 
     def on_headers_complete(self) -> None:
-        """The body follows."""
         self._headed = True
         self._answer.status = status = self._parser.get_status_code()
         if self._streams and status >= _INTERIM:
@@ -270,7 +266,6 @@ class _Channel(asyncio.Protocol):
         return self._answer.headers.keys().isdisjoint(("content-length", "transfer-encoding"))
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
         self._body.append(body)
         self._body_bytes = there = self._body_bytes + len(body)
         if self._streams:
@@ -282,7 +277,6 @@ class _Channel(asyncio.Protocol):
             self._fail(TooLarge(self._owner.most_body_bytes))
 
     def on_message_complete(self) -> None:
-        """The answer is whole."""
         if self._answer.status < _INTERIM:
             self._headed = False
             return

@@ -60,11 +60,9 @@ class _Lazy(click.Group):
     """Lists commands without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """See `click.Group.list_commands`."""
         return sorted(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """See `click.Group.get_command`."""
         if cmd_name not in _COMMANDS:
             if ctx.resilient_parsing:  # a shell that completes words is told nothing
                 return None
@@ -96,7 +94,6 @@ class _Lazy(click.Group):
             raise click.ClickException(f"{refused.filename}: {refused.strerror}") from refused
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
-        """See `click.Group.format_commands`."""
         for heading, commands in _GROUPS.items():
             with formatter.section(heading):
                 formatter.write_dl(list(commands.items()))

@@ -253,7 +253,6 @@ class Story:
         self._console.print(Text.assemble(f"   {name:<24} -> ", *shown))
 
     def _show_nodes(self) -> None:
-        """Where many pods went."""
         pods = [pod for pod in self._cluster.list("pods") if pod["spec"].get("nodeName")]
         of = Counter((p["spec"]["nodeName"], "nginx" in p["metadata"]["name"]) for p in pods)
         test = self._nodes_with("test", "test")

@@ -90,7 +90,6 @@ def _write(path: str, old: bytes, new: bytes) -> None:
 
 
 def _difference(name: str, *texts: bytes) -> str:
-    """Returns a unified diff of two texts."""
     # Lines end at line feeds only; `str.splitlines` knows more ends than the language.
     old, new = (StringIO(text.decode("utf-8"), newline="\n").readlines() for text in texts)
     shown = []

@@ -33,7 +33,6 @@ class _Tame(logging.Formatter):
     """Escapes what a terminal obeys; only the first line of a record starts at the margin."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter.format`."""
         return plain(super().format(record), _MOST, keep="\n").replace("\n", "\n    ")
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - as the base class has it
@@ -51,7 +50,6 @@ class _Json(logging.Formatter):
     """A JSON object a line, as Kubernetes' components write it: ts (milliseconds), msg, fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter.format`."""
         message, fields = _parted(record)
         line: dict[str, Any] = {
             "ts": round(record.created * 1000, 3),

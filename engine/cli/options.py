@@ -18,7 +18,6 @@ class _File(click.Path):
     """A path that help calls FILE."""
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:  # noqa: ARG002 - click's signature
-        """See `click.Path.get_metavar`."""
         return "FILE"
 
 

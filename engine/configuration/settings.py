@@ -199,7 +199,6 @@ class _StrictLoader(Loader):
     """A field written twice is a mistake, as kube-scheduler has it."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature
-        """See `yaml.SafeLoader.construct_mapping`."""
         seen = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):

@@ -194,8 +194,7 @@ class Edits:
         known = self._own or self._namespace
         return [ClusterEventWithHint(event, self._hint, finer)] if known else []
 
-    def _hint(self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
-        del pod, snapshot
+    def _hint(self, _pod: PodInfo, before: Seen, after: Seen, _: Snapshot) -> QueueingHint:
         if self._last[0] is not before or self._last[1] is not after:
             self._last = before, after, queue_if(self._differ(before, after))
         return self._last[2]

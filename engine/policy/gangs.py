@@ -64,9 +64,8 @@ class GangRules:
                 return rule.id, pod.namespace, key
         return None
 
-    def joins(self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+    def joins(self, pod: PodInfo, _before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
         """Whether a pod on a node is of the gang of one that waits."""
-        del before
         if not isinstance(after, Pod) or after.metadata.namespace != pod.namespace:
             return QueueingHint.SKIP
         try:
@@ -146,9 +145,8 @@ def _domains(within: str, world: World) -> CodeColumn:
 # ---- what a group asks the cluster for
 
 
-def frees(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+def frees(pod: PodInfo, _before: Seen, _after: Seen, snapshot: Snapshot) -> QueueingHint:
     """Whether there is as much as the pod's group asks for, now that something was freed."""
-    del before, after
     return queue_if(_asking(pod, snapshot) is not None and not _shortage(pod, snapshot))
 
 

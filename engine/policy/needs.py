@@ -84,7 +84,6 @@ class Needs(msgspec.Struct, frozen=True):
     of_pods: frozenset[str] = frozenset()
 
     def __or__(self, other: Needs) -> Needs:
-        """What either needs."""
         return Needs(*map(or_, astuple(self), astuple(other)))
 
 

@@ -93,7 +93,6 @@ class PolicyPreemption:
     name: Final = NAME
 
     def __init__(self, plans: Sequence[Plan], worlds: Worlds) -> None:
-        """The policies in their order."""
         self._rules = [rule for plan in plans for rule in plan.preempts]
         self._binders = [plan for plan in plans if plan.binds]
         quotas = [Quota(rule, worlds) for plan in plans for rule in plan.quotas]
@@ -167,8 +166,7 @@ class PolicyPreemption:
             return (lent,)
         return lent, Said(rule, without_guaranteed(use, claims, may_go))
 
-    def _lent(self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
-        del before
+    def _lent(self, pod: PodInfo, _before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
         return queue_if(self._lending is not None and self._lending.gives(after, pod, snapshot))
 
     def _rule_of(self, pod: PodInfo, snapshot: Snapshot) -> PreemptRule | None:
@@ -186,10 +184,9 @@ class PolicyPreemption:
         return None if event.resource is Resource.TARGET_POD else self._concerns
 
     def _concerns(
-        self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
+        self, pod: PodInfo, _before: Seen, _after: Seen, snapshot: Snapshot
     ) -> QueueingHint:
         """Whether a rule has a say about the pod, or may have by now."""
-        del before, after
         return queue_if(self._guards_move or self._rule_of(pod, snapshot) is not None)
 
     def _beside(self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:

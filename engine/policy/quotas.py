@@ -375,9 +375,8 @@ class QuotaPlugin(PolicyPlugin):
 
     # ---- what wakes it
 
-    def _hint(self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+    def _hint(self, pod: PodInfo, before: Seen, _after: Seen, snapshot: Snapshot) -> QueueingHint:
         """Use falls: of the pod's own quota, or of any if quotas lend each other."""
-        del after
         if self._elastic or not isinstance(before, Pod):
             return QueueingHint.QUEUE
         try:
@@ -388,17 +387,15 @@ class QuotaPlugin(PolicyPlugin):
         same = any(owner(gone) == owner(pod) for owner in owners)
         return QueueingHint.QUEUE if same else QueueingHint.SKIP
 
-    def _grown(self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+    def _grown(self, pod: PodInfo, _before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
         """Whoever has a first pod lends what the line guarantees to each; others may borrow."""
-        del before
         given = any(one.gives(after, pod, snapshot) for one in self.quotas)
         return queue_if(given or not self._exceeded(pod, snapshot))
 
     def _given_up(
-        self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
+        self, pod: PodInfo, before: Seen, _after: Seen, snapshot: Snapshot
     ) -> QueueingHint:
         """A nomination counts for pods of other quotas, more important ones, too, until it ends."""
-        del after
         return queue_if(before is not None and not self._exceeded(pod, snapshot))
 
     def _moved(self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:

@@ -178,7 +178,6 @@ def _run(pod: PodInfo, thing: Thing, now: float, cache: Cache) -> None:
 
 
 def _pods(given: Iterable[Thing], folder: Path) -> Iterator[tuple[PodInfo, Thing]]:
-    """The pods of fixtures, each with its own."""
     for number, thing in enumerate(given, 1):
         name = "pod" if thing.kind == "pod" and number == 1 else f"{thing.kind}-{number}"
         yield from ((pod, thing) for pod in pods_of(thing, name, folder))

@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(slots=True)
-class Written:
+class _Written:
     """What the scheduler wrote that is asked for, in order; all of it succeeds."""
 
     bound: list[Bind] = field(default_factory=list)
@@ -45,27 +45,22 @@ class Written:
     conditions: list[SetUnschedulable] = field(default_factory=list)
 
     async def bind(self, effect: Bind) -> tuple[BindOutcome, str]:
-        """See `Binder.bind`."""
         self.bound.append(effect)
         return BindOutcome.BOUND, ""
 
     async def resolve(self, effect: Bind) -> tuple[BindOutcome, str]:  # noqa: ARG002 - the protocol's
-        """See `Binder.resolve`: nothing is ever unknown here."""
-        return BindOutcome.BOUND, ""
+        return BindOutcome.BOUND, ""  # nothing is ever unknown here
 
     def set_unschedulable(self, effect: SetUnschedulable) -> None:
-        """See `PodStatusWriter.set_unschedulable`."""
         self.conditions.append(effect)
 
     async def withdraw(self, uid: str) -> None:
         """See `PodStatusWriter.withdraw`: nothing is ever on its way here."""
 
     async def patch(self, effect: Patch) -> str:  # noqa: ARG002 - the protocol's
-        """See `EffectWriter.patch`."""
         return ""
 
     async def evict(self, effect: Evict) -> str:
-        """See `EffectWriter.evict`."""
         self.evicted.append(effect)
         return ""
 
@@ -92,7 +87,7 @@ class Lab:
         self.clock = clock
         self.cache = Cache() if cache is None else cache
         self.frameworks = frameworks
-        self.written = Written()
+        self.written = _Written()
         self.decisions: list[Decision] = []
         self._signals = signals
         self._edge = edge
