@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from engine.framework.decision import Rejections
 from engine.framework.groupedchoice import GroupedChoice
-from engine.framework.interface import SILENT, UNSHARED, Points, Transient
+from engine.framework.interface import SILENT, UNSHARED, Points
 from engine.framework.keycolumn import KeyColumn
 from engine.framework.runner import Dependency, PluginRunner, Scoring
 from engine.framework.snapshot import Snapshot
@@ -56,8 +56,6 @@ class ClassName:
 
     key: tuple[Hashable, ...]
     by_row: ByRow
-    passing: bool
-    """Whether a part of the key is `Transient`: then pods are asked for it again."""
 
 
 _NO_KEYS: Final = KeyColumn(0)
@@ -160,14 +158,13 @@ class Classes:
             return None
         found = self._names.get(key)
         if found is None:
-            passing = Transient in map(type, key)
             parts = tuple([key[number] for number in self._by_row])
             by_row = self._rows.get(parts)
             if by_row is None:
                 said = tuple([part for part in parts if part is not SILENT])
                 by_row = self._rows[parts] = ByRow(turn_of(self._seed, said))
-            found = self._names[key] = ClassName(key, by_row, passing)
-        if self._keep_names and not found.passing:
+            found = self._names[key] = ClassName(key, by_row)
+        if self._keep_names:
             pod.keys[_KEPT] = stamp, found
         return found
 

@@ -295,15 +295,6 @@ SILENT: Final = _Silent()
 """As a class key: the plugin does nothing for the pod."""
 
 
-class Transient(tuple[Hashable, ...]):
-    """As a class key: of objects that only this pod has (claims), so computed in every cycle.
-
-    Pods with equal keys share answers for now, but each is rejected and woken by itself.
-    """
-
-    __slots__ = ()
-
-
 @dataclass(frozen=True, slots=True)
 class BindResult:
     """How a pod is bound: by the plugin `by`, by the scheduler if that is empty, or not at all."""
@@ -383,7 +374,7 @@ class Points:
         kin: the key that all members of the pod's gang share, None if it is in none.
         gang: the gang of a pod, None if it is in none.
         class_key: what filter and score read of the pod. Made of texts, numbers, bytes, tuples and
-            frozensets, or `UNSHARED` or `Transient`. `SILENT` if the plugin does nothing for the
+            frozensets, or `UNSHARED`. `SILENT` if the plugin does nothing for the
             pod: among equal nodes the choice is then the same as without the plugin.
         wide_key: `class_key` is about answers of scope ALL only (and whether there are any); rows
             are answered alike whatever it is.

@@ -237,13 +237,12 @@ class Framework:
         return found
 
     def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
-        """Equal for pods that get equal answers; None: no other pod is alike, or not for long.
+        """Equal for pods that get equal answers; None: no other pod is alike.
 
         Raises:
             PluginError: a plugin raised.
         """
-        name = self._classes.name(pod, snapshot)
-        return None if name is None or name.passing else name
+        return self._classes.name(pod, snapshot)
 
     # ---- choosing ----------------------------------------------------------------------------
 

@@ -11,34 +11,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.interface import UNSHARED, State, Transient
+from engine.framework.interface import UNSHARED, State
 from engine.framework.snapshot import IntColumn, Snapshot
 from engine.objects import Pod, Volume
 from engine.objects.storage import PersistentVolumeClaim, VolumeAttachment
 from engine.plugins.volumes.claims import (
     CLAIMS,
     CLASSES,
-    FIRST_CONSUMER,
     VOLUMES,
     all_claims,
-    are_too_many,
     claim_name,
-    claim_of,
     class_of,
     find_claim,
     find_class,
     find_volume,
-    is_new,
     not_found,
     wrong_owner,
 )
-from engine.plugins.volumes.csi_nodes import CSI_NODES, MOST_DRIVERS, CsiNodes, limits_of
+from engine.plugins.volumes.csi_nodes import CSI_NODES, MOST_DRIVERS, CsiNodes
 from engine.plugins.volumes.migration import BY_PLUGIN, csi_handle, migration_of
 from engine.pods.podinfo import PodInfo
 
@@ -46,7 +41,6 @@ ATTACHMENTS: Final = "VolumeAttachment"
 KINDS: Final = (CLAIMS, VOLUMES, CLASSES, ATTACHMENTS, CSI_NODES)
 """What volumes on nodes are read from, besides pods."""
 _KEY: Final = "volumes"
-_ALIKE: Final = "volumes alike"
 _ATTACHED: Final = "attached"
 _USED: Final = "used"
 _NO_NAME: Final = "PersistentVolumeClaim had no name"
@@ -75,59 +69,11 @@ def is_stored(pod: PodInfo) -> bool:
 
 
 def volumes_key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
-    """The class key of all plugins of storage: most pods are None, few of the rest like another.
+    """The class key of all plugins of storage, as most pods have claims of their own.
 
-    A pod that only shares a claim with others is one of its own, too.
+    Nothing is kept of an `UNSHARED` pod, so their answers need no version.
     """
-    if not is_stored(pod):
-        return None
-    found = alike(pod, snapshot)
-    return UNSHARED if found is None else found.key
-
-
-class Alike(NamedTuple):
-    """New claims of a pod as those of any pod that has the same: without names.
-
-    `key` has all that is said of them.
-    """
-
-    key: Transient
-    claims: tuple[PersistentVolumeClaim, ...]
-
-
-def alike(pod: PodInfo, snapshot: Snapshot) -> Alike | None:
-    """The pod's volumes if all are claims that wait for it, new and nobody else's. None: not so."""
-    when = snapshot.dictionary, snapshot.objects_version(CLAIMS, VOLUMES, CLASSES)
-    known: Any = pod.keys.get(_ALIKE)
-    if known is None or known[0] != when:
-        known = pod.keys[_ALIKE] = when, _alike(pod, snapshot)
-    found: Alike | None = known[1]
-    return found
-
-
-def _alike(pod: PodInfo, snapshot: Snapshot) -> Alike | None:
-    claims: dict[str, PersistentVolumeClaim] = {}
-    said = []
-    meant = snapshot.objects_by(VOLUMES, "claim", claim_of)
-    for volume in pod.pod.spec.volumes or ():
-        name = claim_name(pod.pod, volume)
-        if name is None and not _is_storage(volume):
-            continue
-        key = f"{pod.namespace}/{name}"
-        claim = None if name is None else find_claim(snapshot, pod.namespace, name)
-        if claim is None or not is_new(claim) or key in meant or key in claims:
-            return None
-        of_class = find_class(snapshot, class_of(claim))
-        if of_class is None or of_class.volume_binding_mode != FIRST_CONSUMER:
-            return None
-        if volume.ephemeral is not None and wrong_owner(pod.pod, claim):
-            return None
-        spec = msgspec.structs.replace(claim.spec, storage_class_name=class_of(claim))
-        claims[key] = PersistentVolumeClaim(spec=spec)
-        said.append((spec, of_class.provisioner, of_class.allowed_topologies))
-    if are_too_many([*claims.values()]):
-        return None
-    return Alike(Transient(map(msgspec.msgpack.encode, said)), tuple(claims.values()))
+    return UNSHARED if is_stored(pod) else None
 
 
 def _is_storage(volume: Volume) -> bool:
@@ -280,7 +226,6 @@ class NodeVolumes:
         self._versions: dict[str, int] = {}
         self._thought: set[int] = set()
         """Rows that are as a what-if snapshot has them."""
-        self._moved = 0
         self._forget()
 
     def count(self, snapshot: Snapshot, driver: str) -> IntColumn:
@@ -305,15 +250,6 @@ class NodeVolumes:
         """The rows whose pods' volumes cannot be told, and why."""
         self._renew(snapshot)
         return self._errors
-
-    def moved(self, snapshot: Snapshot) -> int:
-        """Counts what is otherwise on a node though no pod of it is: objects say so.
-
-        INVARIANT: who keeps what is said of rows asks this each time, and then about the rows whose
-        pods changed; those are not counted.
-        """
-        self._renew(snapshot)
-        return self._moved
 
     def is_used(self, snapshot: Snapshot, claim: str) -> bool:
         """True if a pod on a node names the claim (`namespace/name`)."""
@@ -341,7 +277,6 @@ class NodeVolumes:
         self._versions = {kind: snapshot.objects_version(kind) for kind in KINDS}
         if changed is None:
             self._forget()
-            self._moved += 1
             rows = _with_any(snapshot)
             if what_if:
                 self._of = None  # where it differs from the cluster cannot be told
@@ -355,17 +290,7 @@ class NodeVolumes:
         for row in rows:
             there = pods.on(row)
             known = [pods.pod(each) for each in there[flags[there]].tolist()]
-            before = self._against(snapshot, row)
             self._replace(snapshot, row, known, stale=row in stale)
-            if row in stale:
-                same = before == self._against(snapshot, row)
-                self._moved += what_if or row in thought or not same
-
-    def _against(self, snapshot: Snapshot, row: int) -> tuple[list[int], str]:
-        """What may be against pods there: how many volumes of drivers with limits, and an error."""
-        there = self._on.get(row) or OnNode()
-        limits = limits_of(self._csi_nodes.of_row(snapshot, row))
-        return [there.counts[driver] for driver in limits], there.error
 
     def _changed(self, snapshot: Snapshot, stale: set[int]) -> set[int] | None:
         """The rows to look at again; None: all. Those whose storage objects changed are `stale`."""

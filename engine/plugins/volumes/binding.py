@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -43,7 +42,7 @@ from engine.objects.storage import (
 )
 from engine.plugins.allocation import ShapePoint, broken_line
 from engine.plugins.hints import changed, differs, on
-from engine.plugins.volumes.attached import alike, is_stored, volumes_key
+from engine.plugins.volumes.attached import is_stored, volumes_key
 from engine.plugins.volumes.claims import (
     BOUND_BY_CONTROLLER,
     CLAIMS,
@@ -64,7 +63,7 @@ from engine.plugins.volumes.claims import (
     wrong_owner,
 )
 from engine.plugins.volumes.csi_nodes import migrated_plugins
-from engine.plugins.volumes.matching import KINDS, Storage, Wanted, scores, volume_limit
+from engine.plugins.volumes.matching import Storage, Wanted, scores, volume_limit
 from engine.plugins.volumes.topology import Reach
 from engine.pods.podinfo import PodInfo
 
@@ -125,29 +124,17 @@ class VolumeBinding:
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         if not is_stored(pod):
             return SKIP_FILTER
-        same = alike(pod, snapshot)
-        if same is not None:
-            version = partial(self._storage.version, same.claims)
-            now, wanted = version(snapshot), Wanted((), same.claims)
-            # A pod that comes to a node takes a volume there, if there are any.
-            causes = Cause.LABELS | Cause.POD if any(now[1:]) else Cause.LABELS
-            shared = same.key, now
-            return PreFilterResult(state=wanted, causes=causes, version=version, shared=shared)
         found = _wanted(pod, snapshot)
         if isinstance(found, Status):
-            return PreFilterResult(found, version=_version)
+            return PreFilterResult(found)
         if found is _NONE:
             return SKIP_FILTER
-        return PreFilterResult(state=found, causes=Cause.LABELS, version=_version)
+        return PreFilterResult(state=found, causes=Cause.LABELS)
 
     def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
         """Never skipped: without volumes to bind all nodes get 0."""
         asked = self._pre_filter(pod, snapshot)
-        if not asked.status.ok:
-            return _NO_VOLUMES
-        return PreScoreResult(
-            state=asked.state, causes=asked.causes, version=asked.version, shared=asked.shared
-        )
+        return PreScoreResult(state=asked.state) if asked.status.ok else _NO_VOLUMES
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         found = self._storage.find(state, snapshot, rows)
@@ -183,10 +170,6 @@ class VolumeBinding:
         return ReserveResult(
             effects=tuple(assumed), pre_bind=(*[_patch(old, new) for old, new in changes], wait)
         )
-
-
-def _version(snapshot: Snapshot) -> int:
-    return snapshot.objects_version(*KINDS)
 
 
 def _wanted(pod: PodInfo, snapshot: Snapshot) -> Wanted | Status:

@@ -112,14 +112,6 @@ def claim_of(volume: PersistentVolume) -> str:
     return "" if of is None else f"{of.namespace}/{of.name}"
 
 
-def is_new(claim: PersistentVolumeClaim) -> bool:
-    """True if it may be bound, has neither a volume nor a node, and is not for one pod alone."""
-    meta, spec = claim.metadata, claim.spec
-    usable = claim.status.phase != LOST and meta.deletion_timestamp is None
-    nowhere = not spec.volume_name and SELECTED_NODE not in (meta.annotations or {})
-    return usable and nowhere and ALONE not in (spec.access_modes or ())
-
-
 def are_too_many(claims: Sequence[PersistentVolumeClaim]) -> bool:
     """Whether these of a pod, for which volumes are looked for, ask for more than MOST_SOUGHT."""
     asked = len(claims)

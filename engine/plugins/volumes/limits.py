@@ -7,7 +7,7 @@ Source: kubernetes plugins/nodevolumelimits/csi.go.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -15,11 +15,9 @@ import numpy as np
 from engine.framework.events import Action, Resource
 from engine.framework.interface import (
     SKIP_FILTER,
-    UNSHARED,
     Points,
     PreFilterResult,
     State,
-    Transient,
     Verdicts,
 )
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
@@ -28,7 +26,6 @@ from engine.objects import Pod
 from engine.objects.storage import CSINode, VolumeAttachment
 from engine.plugins.hints import changed, gone, on, placed
 from engine.plugins.volumes.attached import (
-    KINDS,
     Attached,
     MissingClaimError,
     NodeVolumes,
@@ -38,8 +35,8 @@ from engine.plugins.volumes.attached import (
     is_stored,
     volumes_key,
 )
-from engine.plugins.volumes.claims import claim_names, is_one_of, named_claims
-from engine.plugins.volumes.csi_nodes import CSI_NODES, NO_LIMIT, CsiNodes, limits_of
+from engine.plugins.volumes.claims import claim_names, is_one_of
+from engine.plugins.volumes.csi_nodes import NO_LIMIT, CsiNodes, limits_of
 from engine.plugins.volumes.migration import migration_of
 from engine.pods.podinfo import PodInfo
 
@@ -73,39 +70,17 @@ class NodeVolumeLimits:
                 on(Resource.VOLUME_ATTACHMENT, Action.DELETE, gone(VolumeAttachment, _frees)),
                 on(Resource.VOLUME_ATTACHMENT, Action.DELETE, ephemeral, ours=True),
             ),
-            class_key=self._key,
+            class_key=volumes_key,
             pre_filter=self._pre_filter,
             filter=self._filter,
             concerns=concerns,
             yields=self._yields,
         )
 
-    def _key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
-        """A claim that a pod on a node has counts there already."""
-        key, used = volumes_key(pod, snapshot), self._volumes.is_used
-        claims = named_claims(pod.pod) if type(key) is Transient else ()
-        shared = any(used(snapshot, f"{pod.namespace}/{name}") for name in claims)
-        return UNSHARED if shared else key
-
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         if not is_stored(pod) or not has_volumes(pod.pod):
             return SKIP_FILTER
-        key = self._key(pod, snapshot)
-        if key is UNSHARED:
-            return PreFilterResult(
-                causes=Cause.POD, version=lambda now: now.objects_version(*KINDS, _DRIVERS)
-            )
-        # New claims, which count as those of any other pod.
-        each = [
-            attached_by(pod.pod, snapshot, migrating=migrating, is_new=True).values()
-            for migrating in (False, True)
-        ]
-        state = [{f"\0{number}": driver for number, driver in enumerate(one)} for one in each]
-        shared = key, self._moved(snapshot)
-        return PreFilterResult(state=state, causes=Cause.POD, version=self._moved, shared=shared)
-
-    def _moved(self, snapshot: Snapshot) -> Hashable:
-        return snapshot.objects_version(CSI_NODES, _DRIVERS), self._volumes.moved(snapshot)
+        return PreFilterResult(causes=Cause.POD)
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         with_driver = self._nodes.known(snapshot)[rows]
@@ -114,11 +89,7 @@ class NodeVolumeLimits:
             if not where.any():
                 continue
             try:
-                wanted = (
-                    attached_by(pod.pod, snapshot, migrating=migrating, is_new=True)
-                    if state is None
-                    else state[migrating]
-                )
+                wanted = attached_by(pod.pod, snapshot, migrating=migrating, is_new=True)
             except MissingClaimError as missing:
                 reasons.append((unresolvable(str(missing)), where))
             except ValueError as wrong:

@@ -138,16 +138,6 @@ class Storage:
         self.capacities = Pools(_ROOM, lambda one: one.storage_class_name, _describe_capacity)
         self._last: tuple[tuple[object, ...], Found] | None = None
 
-    def version(
-        self, claims: Sequence[PersistentVolumeClaim], snapshot: Snapshot
-    ) -> tuple[int, ...]:
-        """What `find` says of such claims depends on this besides rows and classes.
-
-        After the first number, those of `Pools.stamp`.
-        """
-        kinds = snapshot.objects_version(_ROOM, _DRIVERS)
-        return kinds, *[self.volumes.stamp(snapshot, class_of(one)) for one in claims]
-
     def warm(self, snapshot: Snapshot) -> Iterator[object]:
         """Describes the volumes and capacities that there are."""
         yield from self.volumes.warm(snapshot)

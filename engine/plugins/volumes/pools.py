@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.snapshot import BoolColumn, Cause, CodeColumn, Dictionary, Snapshot
+from engine.framework.snapshot import BoolColumn, CodeColumn, Dictionary, Snapshot
 from engine.plugins.node_selector import NodeTerms
 from engine.plugins.volumes.topology import Reach
 
@@ -67,7 +67,6 @@ class Pool(Generic[T]):
         self._there = np.ones(len(keys), dtype=np.bool_)
         self._traits: dict[Hashable, int] = {}
         self._trait_of = np.array([self._trait(one.traits) for one in each], dtype=np.intp)
-        self.stamp = 0
         named: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
         alike: dict[NodeTerms | None, list[int]] = {}
         for number, one in enumerate(each):
@@ -79,11 +78,6 @@ class Pool(Generic[T]):
                 alike.setdefault(one.reach, []).append(number)
         self._named = [_Named(keys, np.array(found)) for keys, found in named.items()]
         self._alike = {selector: np.array(found) for selector, found in alike.items()}
-
-    def number(self, key: str) -> int:
-        """The place of an object that is here; NONE of another."""
-        number = self._numbers.get(key, NONE)
-        return number if number >= 0 and self._there[number] else NONE
 
     def first(
         self,
@@ -226,19 +220,6 @@ class Pools(Generic[T]):
         self._version = -1
         self._pools: dict[str, Pool[T]] = {}
         self._described: dict[str, tuple[T, Described]] = {}
-        self._stamp = 0
-        self._seen = -1
-        """The newest generation at which somebody asked for a stamp."""
-
-    def stamp(self, snapshot: Snapshot, group: str) -> int:
-        """Changes with a pool, but for what is reached from changed rows alone; 0: none is there.
-
-        INVARIANT: who keeps what is said of rows asks for it each time, and then about the rows
-        with other pods or labels.
-        """
-        found = self.of(snapshot, group).stamp
-        self._seen = max(self._seen, snapshot.generation)
-        return found
 
     def warm(self, snapshot: Snapshot) -> Iterator[object]:
         """Describes all objects that can be had, some in a step."""
@@ -258,8 +239,6 @@ class Pools(Generic[T]):
         if pool is None:
             objects = groups[group] if group else {}
             pool = self._pools[group] = Pool(objects, self._describe, snapshot.dictionary)
-            self._stamp += 1
-            pool.stamp = self._stamp if objects else 0
         return pool
 
     def _describe(self, key: str, one: T) -> Described:
@@ -278,29 +257,11 @@ class Pools(Generic[T]):
             self._pools, keys = {}, ()
             self._described = {key: one for key, one in self._described.items() if key in objects}
         self._of, self._version = snapshot.dictionary, version
-        self._stamp += 1
         for key in keys:
             one = objects.get(key)
             group = None if one is None else self.group(one)
             if group is None:
                 self._described.pop(key, None)
             for of, pool in list(self._pools.items()):
-                was = pool.number(key)
                 if not pool.put(key, one if of == group else None):
                     del self._pools[of]
-                    continue
-                number = max(was, pool.number(key))
-                if number >= 0 and pool.stamp != self._stamp:
-                    beyond = _goes_beyond(pool.each[number].reach, self._seen, snapshot)
-                    pool.stamp = self._stamp if beyond else pool.stamp
-
-
-def _goes_beyond(reach: NodeTerms | None, generation: int, snapshot: Snapshot) -> bool:
-    """Whether it reaches rows whose pods and labels did not change since."""
-    changes = None if snapshot.generation < 0 else snapshot.changes_since(generation)
-    if changes is None:
-        return True
-    rows, causes = changes
-    reached = Reach(snapshot, slice(0, snapshot.nodes.size)).mask(reach)
-    reached[rows[(causes & (Cause.POD | Cause.LABELS)) != 0]] = False
-    return bool(reached.any())

@@ -14,13 +14,12 @@ import numpy as np
 from engine.framework.events import Action, Resource
 from engine.framework.interface import SKIP_FILTER, Points, PreFilterResult, State, Verdicts
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
-from engine.framework.status import Status, unresolvable, unschedulable
+from engine.framework.status import unresolvable, unschedulable
 from engine.objects import Disk, Pod
 from engine.plugins.hints import gone, on
-from engine.plugins.volumes.attached import NodeVolumes, alike, concerns, is_stored, volumes_key
+from engine.plugins.volumes.attached import NodeVolumes, concerns, is_stored, volumes_key
 from engine.plugins.volumes.claims import (
     ALONE,
-    CLAIMS,
     find_claim,
     is_one_of,
     named_claims,
@@ -73,27 +72,19 @@ class VolumeRestrictions:
         )
 
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-        if not is_stored(pod) or alike(pod, snapshot):
+        if not is_stored(pod):
             return SKIP_FILTER
         alone = set()
         for name in named_claims(pod.pod):
             claim = find_claim(snapshot, pod.namespace, name)
             if claim is None:
-                missing = unresolvable(not_found("persistentvolumeclaim", name))
-                return PreFilterResult(missing, version=_version)
+                return PreFilterResult(unresolvable(not_found("persistentvolumeclaim", name)))
             if ALONE in (claim.spec.access_modes or ()):
                 alone.add(name)
         users = sum(self._volumes.is_used(snapshot, f"{pod.namespace}/{name}") for name in alone)
         if not users and not _disks(pod.pod):
-            return PreFilterResult(Status.SKIP, version=_version)
-        return PreFilterResult(
-            state=Alone(frozenset(alone), users), causes=Cause.POD, version=_version
-        )
-
-
-def _version(snapshot: Snapshot) -> tuple[int, int]:
-    """Who uses a claim is said by the pods of all nodes."""
-    return snapshot.generation, snapshot.objects_version(CLAIMS)
+            return SKIP_FILTER
+        return PreFilterResult(state=Alone(frozenset(alone), users), causes=Cause.POD)
 
 
 def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:

@@ -12,15 +12,12 @@ import numpy as np
 from engine.framework.events import Action, Resource
 from engine.framework.interface import SKIP_FILTER, Points, PreFilterResult, State, Verdicts
 from engine.framework.snapshot import Cause, Rows, Snapshot, label_column
-from engine.framework.status import Status, unresolvable
+from engine.framework.status import unresolvable
 from engine.objects.storage import PersistentVolume, StorageClass
 from engine.plugins.hints import differs, now, on
-from engine.plugins.volumes.attached import alike, is_stored, volumes_key
+from engine.plugins.volumes.attached import is_stored, volumes_key
 from engine.plugins.volumes.claims import (
-    CLAIMS,
-    CLASSES,
     FIRST_CONSUMER,
-    VOLUMES,
     class_of,
     find_claim,
     find_class,
@@ -63,20 +60,16 @@ class VolumeZone:
 
 
 def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-    if not is_stored(pod) or alike(pod, snapshot):
+    if not is_stored(pod):
         return SKIP_FILTER
     try:
         claims = named_claims(pod.pod)
         topologies = [one for name in claims for one in _topologies_of(pod, name, snapshot)]
     except ValueError as unknown:
-        return PreFilterResult(unresolvable(str(unknown)), version=_version)
+        return PreFilterResult(unresolvable(str(unknown)))
     if not topologies:
-        return PreFilterResult(Status.SKIP, version=_version)
-    return PreFilterResult(state=tuple(topologies), causes=Cause.LABELS, version=_version)
-
-
-def _version(snapshot: Snapshot) -> int:
-    return snapshot.objects_version(CLAIMS, VOLUMES, CLASSES)
+        return SKIP_FILTER
+    return PreFilterResult(state=topologies, causes=Cause.LABELS)
 
 
 def _topologies_of(pod: PodInfo, name: str, snapshot: Snapshot) -> list[Topology]:
