@@ -13,7 +13,7 @@ from engine.framework.interface import Points
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.plugins.volumes.matching import Storage
-from engine.warmup import Warmup
+from engine.warmup import Steps, warmup
 from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.engine.plugins.volumes import builders as volumes
 from tests.engine.policy.builders import chain
@@ -79,16 +79,16 @@ def test_steps_end_at_the_deadline_and_one_that_raises_stops_no_other() -> None:
     sorter = [one for one in default_plugins() if one.plugin.name == "PrioritySort"]
     faults: list[Exception] = []
     framework = Framework(Profile("berth", (*sorter, *plugins)), on_fault=faults.append)
-    warmup = Warmup(lambda: Cache().snapshot(0.0), ManualClock())
-    assert warmup.due is None
-    assert not warmup.step(math.inf)
-    warmup.begin(framework)
-    assert warmup.due is not None
-    assert warmup.step(-1.0)
+    steps = Steps(ManualClock())
+    assert steps.due is None
+    assert not steps.step(math.inf)
+    steps.begin(warmup(framework, lambda: Cache().snapshot(0.0)))
+    assert steps.due is not None
+    assert steps.step(-1.0)
     assert taken == ["c"]
-    assert not warmup.step(math.inf)
+    assert not steps.step(math.inf)
     assert taken == ["c", "a", "b"]
-    assert (len(faults), warmup.due) == (1, None)
+    assert (len(faults), steps.due) == (1, None)
 
 
 @pytest.mark.parametrize(
