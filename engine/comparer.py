@@ -21,11 +21,13 @@ from engine.kube.listing import each
 from engine.kube.resources import nodes, pods
 from engine.kube.wiring import Wiring
 from engine.queue import SchedulingQueue
+from engine.tasks import in_thread
 
 _LOG = logging.getLogger(__name__)
 
 _BETWEEN_SECONDS: Final = 3.0
 _MOST_TOLD: Final = 50
+_A_STEP: Final = 1024
 _THERE, _WAITING, _NOWHERE = "known", "waiting", "nowhere"
 Holdings = Mapping[str, str]
 """What one side knows: its nodes, and where each of our pods is."""
@@ -60,28 +62,37 @@ class Comparer:
         Raises:
             KubeError: the server cannot be asked.
         """
-        twice = set(differences(self._ours(), await self._theirs(client)))
+        twice = await self._differing(client)
         if twice:
             await wiring.sleep(_BETWEEN_SECONDS)
-            twice &= set(differences(self._ours(), await self._theirs(client)))
+            twice &= await self._differing(client)
         found = sorted(twice)
         for line in found[:_MOST_TOLD]:
             _LOG.warning("Cache mismatch: %s", line)
         _LOG.info(
             "Compared cache and server nodes=%d podsOnNodes=%d waiting=%d differences=%d",
             self.cache.nodes.count,
-            len(self.cache.assigned()),
+            self.cache.pods.size,
             len(self.queue.uids()),
             len(found),
         )
         return found
 
-    def _ours(self) -> Holdings:
-        return (
-            {f"node {name}": _THERE for name in self.cache.nodes.names()}
-            | {f"pod {uid}": _WAITING for uid in self.queue.uids()}
-            | {f"pod {uid}": f"on {node}" for uid, (node, _) in self.cache.assigned().items()}
-        )
+    async def _differing(self, client: KubeClient) -> set[str]:
+        """In pieces and in a thread: there are tens of thousands on both sides."""
+        ours, theirs = await self._ours(), await self._theirs(client)
+        return await in_thread(lambda: set(differences(ours, theirs)))
+
+    async def _ours(self) -> Holdings:
+        found = {f"node {name}": _THERE for name in self.cache.nodes.names()}
+        found |= {f"pod {uid}": _WAITING for uid in self.queue.uids()}
+        for number, uid in enumerate([*self.cache.pods.row_of]):
+            node = self.cache.node_of(uid)
+            if node is not None:  # it is there yet
+                found[f"pod {uid}"] = f"on {node}"
+            if not number % _A_STEP:
+                await asyncio.sleep(0)
+        return found
 
     async def _theirs(self, client: KubeClient) -> Holdings:
         found = {f"node {node.metadata.name}": _THERE async for node in each(client, nodes())}

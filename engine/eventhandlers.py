@@ -270,7 +270,7 @@ class PodHandler(_Handler[Pod]):
 
     def report_again(self, pods: Iterable[Pod]) -> None:
         """Reports again which waiting pods cannot be read: another replica led before."""
-        for pod in pods:
+        for pod in pods if self._unread else ():
             reason = self._unread.get(pod.metadata.uid)
             if reason is not None and place_of(pod, self.scheduler_names) is Place.PENDING:
                 self.on_refused(pod, reason)

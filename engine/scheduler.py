@@ -44,7 +44,7 @@ from engine.placement import ActsObserver, Observer, Placement
 from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod, QueueHooks, SchedulingQueue, SubQueue
 from engine.telemetry import Telemetry
-from engine.warmup import Warmup
+from engine.warmup import Steps, warmup
 
 if TYPE_CHECKING:
     from engine.extenders.client import Extenders
@@ -116,8 +116,9 @@ class Scheduler:
         self.waiting_pods.also = self.gangs.holds.also
         self.waiting_pods.on_work = self.wake
         self.add_background(self.waiting_pods)
-        self._warmup = Warmup(self.snapshot, clock)
+        self._warmup, self._telling = Steps(clock), Steps(clock)
         self.add_background(self._warmup)
+        self.add_background(self._telling)
 
     # ---- wiring ------------------------------------------------------------------------------
 
@@ -166,7 +167,7 @@ class Scheduler:
         hooks = queue_hooks(framework, self.snapshot)
         self._coming = framework, hooks
         if self._basis.framework is not None:  # else all wait for the first rules
-            yield from Warmup.steps(framework, self.snapshot)
+            yield from warmup(framework, self.snapshot)
         yield from self._queue.prepare(hooks, changed)
 
     def use(self, framework: AnyFramework, changed: frozenset[str] | None) -> None:
@@ -179,7 +180,7 @@ class Scheduler:
         """
         self._basis.framework = framework
         self._cache.pods.forget_ledgers()
-        self._warmup.begin(framework)
+        self._warmup.begin(warmup(framework, self.snapshot))
         coming, self._coming = self._coming, None
         if coming is None or coming[0] is not framework:
             coming = framework, queue_hooks(framework, self.snapshot)
@@ -192,11 +193,15 @@ class Scheduler:
         """This replica decides from now on, and reports the pods that gates hold."""
         self.leads = True
         if self._basis.framework is not None:
-            self._warmup.begin(self._basis.framework)
-        for queued in list(self._queue.pending()):
-            if queued.where is SubQueue.GATED:
-                self._notices.still_gated(queued)
+            self._warmup.begin(warmup(self._basis.framework, self.snapshot))
+        self._telling.begin(self._tell_gated())
         self.wake()
+
+    def _tell_gated(self) -> Iterator[None]:
+        for queued in list(self._queue.pending()):
+            if queued.where is SubQueue.GATED and self._queue.get(queued.pod.uid) is queued:
+                self._notices.still_gated(queued)
+                yield
 
     def snapshot(self) -> Snapshot:
         """The cluster as of now."""

@@ -1,10 +1,15 @@
-"""Tasks of one event loop: groups that raise the failure itself, and work that is cut short."""
+"""Tasks of one event loop: groups that raise the failure itself, and work that is cut short.
+
+Work that is long and touches nothing of ours goes to a thread.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from threading import Thread
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -26,6 +31,21 @@ async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
     doing = asyncio.ensure_future(work)
     await first(doing, stop.wait())
     return None if doing.cancelled() else doing.result()
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """The result of `work`, done in a thread of its own that holds no process up."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # who waits may give up, and the thread cannot
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as caught:  # noqa: BLE001 - raised again where it is waited for
+            future.set_exception(caught)
+
+    Thread(target=run, daemon=True).start()
+    return await asyncio.wrap_future(future)
 
 
 @contextlib.asynccontextmanager

@@ -1,8 +1,7 @@
-"""Runs the warm-up steps of plugins (`Points.warm`) between cycles; none changes an answer."""
+"""Work in steps between cycles, such as warm-up (`Points.warm`), which changes no answer."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 
 from engine.basis import AnyFramework
@@ -11,35 +10,34 @@ from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot
 
 
-class Warmup:
+class Steps:
     """Background work of the scheduler; see `scheduler.Background`."""
 
-    def __init__(self, snapshot: Callable[[], Snapshot], clock: Clock) -> None:
-        self._snapshot = snapshot
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._left: deque[Iterator[object]] = deque()
+        self._left: Iterator[object] | None = None
 
-    def begin(self, frameworks: AnyFramework) -> None:
-        """Starts over: these frameworks are in force, or this replica leads from now on."""
-        self._left = deque([self.steps(frameworks, self._snapshot)])
-
-    @staticmethod
-    def steps(frameworks: AnyFramework, snapshot: Callable[[], Snapshot]) -> Iterator[None]:
-        """The steps of these frameworks, whether they are in force or not."""
-        for one in [frameworks] if isinstance(frameworks, Framework) else frameworks:
-            for _ in one.warm(snapshot()):
-                yield
+    def begin(self, steps: Iterator[object]) -> None:
+        """These are next; what was left of others is not done."""
+        self._left = steps
 
     @property
     def due(self) -> float | None:
         """At once, while something is left."""
-        return self._clock.monotonic() if self._left else None
+        return None if self._left is None else self._clock.monotonic()
 
     def step(self, deadline: float) -> bool:
         """Runs steps until the deadline, at least one; True if some are left."""
-        while self._left:
-            if next(self._left[0], self) is self:
-                self._left.popleft()
+        while self._left is not None:
+            if next(self._left, self) is self:
+                self._left = None
             elif self._clock.monotonic() >= deadline:
                 break
-        return bool(self._left)
+        return self._left is not None
+
+
+def warmup(frameworks: AnyFramework, snapshot: Callable[[], Snapshot]) -> Iterator[None]:
+    """The warm-up steps of these frameworks, whether they are in force or not."""
+    for one in [frameworks] if isinstance(frameworks, Framework) else frameworks:
+        for _ in one.warm(snapshot()):
+            yield

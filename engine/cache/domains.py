@@ -371,4 +371,6 @@ class TopologyCounts(Topology):
         """A namespace came, went or changed."""
         if before is None or now is None or before.metadata.labels != now.metadata.labels:
             self.version += 1
+            dropped = self._sets.dropped
             self._sets.namespace_changed(name, before)
+            self.moves += self._sets.dropped - dropped

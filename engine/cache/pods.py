@@ -84,6 +84,8 @@ class PodColumns(ColumnTable[PodInfo]):
         self._on: dict[int, array[int]] = {}
         """Node row -> the rows of its pods, ascending."""
         self._derived: Derived[PodInfo] = Derived(_DERIVED_BYTES)
+        self._unmade: dict[str, tuple[Column, Callable[[PodInfo], object]]] | None = None
+        """While `prepare` asks: the columns that are not there."""
         self._settled = 0
         """How many rows are written, but for their node: of pods that came since, many at once."""
         self._ledgers: dict[str, Ledger] = {}
@@ -167,13 +169,25 @@ class PodColumns(ColumnTable[PodInfo]):
             self._ledgers.setdefault(name, partly.ledger)
             self._asked.add(name)
 
-    def prepare(
-        self, name: str, dtype: type, default: object, of: Callable[[PodInfo], object]
-    ) -> Iterator[None]:
-        """`derived` in steps, between which pods may come, change and go."""
+    def prepare(self, ask: Callable[[], object]) -> Iterator[None]:
+        """Makes the columns that `ask` reads in steps, between which pods may come, change and go.
+
+        `ask` itself may find no more in them than their defaults.
+        """
+        unmade: dict[str, tuple[Column, Callable[[PodInfo], object]]] = {}
+        self._unmade = unmade
+        try:
+            ask()
+        finally:
+            self._unmade = None
+        for name, (column, of) in unmade.items():
+            yield from self._make(name, column, of)
+
+    def _make(self, name: str, column: Column, of: Callable[[PodInfo], object]) -> Iterator[None]:
         if self._derived.get(name) is not None:
             return
-        column, partly = Column(dtype, self._capacity, default), f"{name}, not all of it"
+        partly = f"{name}, not all of it"
+        column.grow(self._capacity)
         self._settle()
         self._derived.put(partly, column, of)  # follows changes from now on
         try:
@@ -368,6 +382,9 @@ class PodTable(PodColumns):
         known = self._derived.get(name)
         if known is None:
             known = Column(dtype, self._capacity, default)
-            known.fill(map(of, self._pods), self.size)
-            self._derived.put(name, known, of)
+            if self._unmade is None:
+                known.fill(map(of, self._pods), self.size)
+                self._derived.put(name, known, of)
+            else:
+                self._unmade[name] = known, of
         return known.view(len(self._pods))

@@ -22,6 +22,8 @@ from engine.pods.selectors import EVERYTHING, NOTHING, Selector
 
 MOST_SETS: Final = 8192
 MOST_COUNTS: Final = 1 << 20
+_MOST_MOVED: Final = 1 << 13
+"""Counts by row that are changed at a stretch."""
 _FEW_NAMESPACES: Final = 8
 _FEW_VALUES: Final = 8
 _MOST_PROFILES: Final = 1 << 16
@@ -214,21 +216,28 @@ class PodSetIndex:
         self._weight += len(sets)
 
     def namespace_changed(self, name: str, before: Namespace | None) -> None:
-        """A namespace came, went or has other labels: its pods are in other sets."""
+        """A namespace came, went or has other labels: its pods are in other sets.
+
+        They are counted into those, but into no more than takes a few milliseconds: the others
+        have to be asked for anew.
+        """
         old, new = {} if before is None else {name: before}, self._known
         for profile in [one for one in self._sets_of if one[0] == name]:
             del self._sets_of[profile]
-        if not self.sets or not self._pods.counted((name,), EVERYTHING, terminating=True):
-            return
-        for one in self.sets.values():
+        by_labels = [one for one in self.sets.values() if isinstance(one.key.namespaces, Spaces)]
+        rows = len(self._pods.counted((name,), EVERYTHING, terminating=True)) if by_labels else 0
+        most = _MOST_MOVED // rows if rows else 0
+        for one in by_labels if rows else ():
             _, selector, terminating = one.key
             had, has = [one.key.covers(name, of, terminating=False) for of in (old, new)]
-            if had != has:
+            if had != has and most:
                 counts = self._pods.counted((name,), selector, terminating=terminating)
                 self._weight += len(counts)
                 for row, count in counts.items():
-                    for _ in range(count):
-                        one.count(row, 1 if has else -1)
+                    one.count(row, count if has else -count)
+                most -= 1
+            elif had != has:
+                self._drop_set(one)
 
     # ---- inside ----------------------------------------------------------------------------
 
@@ -238,13 +247,12 @@ class PodSetIndex:
             self._weight = sum([len(one.counts) for one in self.sets.values()])
             most >>= 1  # so that they are not added up again soon
         while len(self.sets) > 1 and (len(self.sets) > MOST_SETS or self._weight > most):
-            one = next(iter(self.sets.values()))
-            self._weight -= len(one.counts)
-            self._drop_set(one)
+            self._drop_set(next(iter(self.sets.values())))
 
     def _drop_set(self, one: _Set) -> None:
         one.live = False
         self.dropped += 1
+        self._weight -= len(one.counts)
         del self.sets[one.key]
         self._index.remove(one.key.names, one.key.selector, one)
         self._sets_of.clear()

@@ -258,11 +258,12 @@ class Reflector(Generic[T]):
             if key not in found and f"{key} {old.metadata.uid}" not in kept
         ]
         pause = self._wiring.clock.monotonic() + self._slice
-        for key, new in found.items():
+        for key in [*found]:
+            new = found.pop(key)  # of a list like the last one nothing is kept: it goes bit by bit
             old = known.get(key)
             if old is None or old.metadata.resource_version != new.metadata.resource_version:
                 self._put(key, old, new)
-                pause = await self._breathe(pause)
+            pause = await self._breathe(pause)
         for key in gone:
             self._handler.on_delete(known.pop(key))
             pause = await self._breathe(pause)

@@ -101,13 +101,17 @@ class DefaultPreemption:
         )
 
     def _warm(self, snapshot: Snapshot) -> Iterator[object]:
-        """Warm-up: a column of all pods in each step, or a part of one that takes long."""
-        yield snapshot.pods.priority
-        yield starts(snapshot.pods)
-        for resource in (CPU, MEMORY):
-            yield snapshot.pods.request(resource)
+        """Warm-up: a part of a column of all pods in each step."""
+        pods = snapshot.pods
         yield np.unique(np.empty(0, np.intp))  # its first call imports for some 30 ms
-        yield from snapshot.pods.prepare("kind", np.int64, 0, kind_of)
+        yield from pods.prepare(
+            lambda: (
+                pods.priority,
+                starts(pods),
+                *map(pods.request, (CPU, MEMORY)),
+                pods.derived("kind", np.int64, 0, kind_of),
+            )
+        )
         self._ranking.sync(snapshot)
 
     def plan(self, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp], trial: Trial) -> Plans:

@@ -6,13 +6,16 @@ The policy's text decides nothing here; this room only asks the plan about the s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
+from dsl import ir
 from dsl.plan import (
     OF_NODES,
     Effect,
@@ -61,6 +64,7 @@ from engine.policy.events import (
     read_and_told,
     sorted_events,
 )
+from engine.policy.findings import rules_of
 from engine.policy.world import SnapshotWorld, Worlds
 
 _R = TypeVar("_R", bound=RuleBase)
@@ -68,6 +72,9 @@ _NOMINATED: Final = "node.nominated"
 _MINUTE: Final = 60.0
 #: A moment after a comparison turns; what is computed of it may be off in the last digit.
 _PAST: Final = 0.001
+#: What preemption and gangs read of pods whatever the statement says.
+_OF_VICTIMS: Final = ("it.priority", "it.started_at", "it.namespace", "it.name")
+_OF_MEMBERS: Final = ("it.namespace", "it.uid", "it.terminating")
 #: Between two tries of a pod that a rule rejects by how often it was tried, in seconds.
 _LONGEST_PAUSE: Final = 10.0
 #: As the state of a filter: what the pod is to the rules is asked at each snapshot.
@@ -110,6 +117,32 @@ def _set(done: Sequence[Effect], kind: str) -> dict[str, str]:
     return {one.key: one.text for one in done if one.kind == kind}
 
 
+def _read_of_pods(plan: Plan) -> set[tuple[str, str | None]]:
+    """The fields of pods on nodes that the rules read, with their keys."""
+    implied = (_OF_VICTIMS if plan.preempts else ()) + (_OF_MEMBERS if plan.gangs else ())
+    found: set[tuple[str, str | None]] = {(field, None) for field in implied}
+    # What members of gangs and quotas are asked is in no `reads`.
+    several = (*plan.preempts, *plan.gangs, *plan.quotas)
+    left: list[object] = [
+        rule for rule in rules_of(plan) if rule in several or any(map(_of_pods, rule.reads))
+    ]
+    seen = set[int]()
+    while left:
+        one = left.pop()
+        if isinstance(one, ir.Read) and _of_pods(one.field):
+            found.add((one.field, one.key))
+        if isinstance(one, tuple):
+            left += one
+        elif isinstance(one, Struct) and id(one) not in seen:
+            seen.add(id(one))
+            left += astuple(one)
+    return found
+
+
+def _of_pods(field: str) -> bool:
+    return field.startswith("it.")
+
+
 def _reads(rules: Sequence[RuleBase]) -> frozenset[str]:
     return frozenset().union(*(rule.reads for rule in rules))
 
@@ -149,6 +182,7 @@ class PolicyPlugin:
         self._causes = causes_of(_reads(plan.filters))
         more = [read for rule in plan.filters for read in read_and_told(rule) - rule.reads]
         self._tells_more = not all(read.startswith("pod.") for read in more)
+        self._of_pods = sorted(_read_of_pods(plan), key=str)
         # Of two lines the first may come to apply while a pod waits by the second.
         self._wakes = sorted_events(plan.permits)
         # To such rules a pod that is promised a node is unlike others: it does not see itself.
@@ -163,6 +197,11 @@ class PolicyPlugin:
             self._points = self._all_points()
         return self._points
 
+    def _warm(self, snapshot: Snapshot) -> Iterator[None]:
+        """What the rules read of pods on nodes: else the first pod asked about would wait."""
+        world = self._worlds.of(snapshot)
+        yield from snapshot.pods.prepare(lambda: [world.pod_column(*one) for one in self._of_pods])
+
     def _all_points(self) -> Points:
         plan = self.plan
         decides = bool(plan.filters or plan.prefilters)
@@ -170,6 +209,7 @@ class PolicyPlugin:
         return Points(
             events=self._events(),
             pre_enqueue=self._gate if plan.gates else None,
+            warm=self._warm if self._of_pods else None,
             # What pods have before this one may be what it waits for.
             gate_volatile=bool(plan.gates) and not of_pod_alone(_reads(plan.gates)),
             recheck_at=self._recheck_at

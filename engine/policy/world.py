@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from ipaddress import ip_network
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -220,6 +220,11 @@ class SnapshotWorld:
             own = self._set.text("namespace", pod_reader("namespace", None))
             return np.isin(own, over) & (self.pod_node >= 0)
         return self._set.flag(name, pod_reader(name, None))
+
+    def pod_column(self, field: str, key: str | None) -> NDArray[Any]:
+        """What is read of each pod, by the kind of the field."""
+        asks = {Kind.TEXT: self.pod_text, Kind.BOOL: self.pod_flag}
+        return asks.get(FIELDS[field].type.kind, self.pod_number)(field, key)
 
     def cycle_number(self, field: str) -> float:
         if field == "now":

@@ -13,11 +13,9 @@ import logging
 import math
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from random import Random
-from threading import Thread
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -28,10 +26,9 @@ from engine.signals.prometheus import Prometheus, Refused, ServerAway, give_way,
 from engine.signals.samples import Match, Series
 from engine.signals.spec import Question, SignalSpec
 from engine.signals.store import SignalStore
+from engine.tasks import in_thread
 from engine.telemetry import Count, Telemetry
 from engine.text.display import cause, without_user
-
-T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,21 +40,6 @@ _MOST_SECONDS: Final = 60.0
 """That a question, or the server, is left alone."""
 _SERVER = Question("", ())
 """Stands for the server itself among the failures."""
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    """The result of `work`, done in a thread of its own that holds no process up."""
-    future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # who waits may give up, and the thread cannot
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as caught:  # noqa: BLE001 - raised again where it is waited for
-            future.set_exception(caught)
-
-    Thread(target=run, name="prometheus", daemon=True).start()
-    return await asyncio.wrap_future(future)
 
 
 class _Turn(msgspec.Struct):
@@ -118,7 +100,7 @@ class PrometheusRefresher:
         self.telemetry.add(Count.SIGNAL_QUERIES)
         try:
             loop = asyncio.get_running_loop()
-            answer, matched = await _in_thread(lambda: self._answer(question, loop))
+            answer, matched = await in_thread(lambda: self._answer(question, loop))
         except ServerAway as error:
             self._server_away(str(error), every)
             return

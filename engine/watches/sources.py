@@ -8,6 +8,7 @@ each list. Of an object its name, labels and the numbers read are kept.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from abc import ABC, abstractmethod
@@ -26,7 +27,7 @@ from engine.framework.events import Action, ClusterEvent
 from engine.framework.events import Resource as Wakes
 from engine.kube.client import KubeClient, segment
 from engine.kube.errors import KubeError, NotFound, StatusError
-from engine.kube.listing import list_all
+from engine.kube.listing import each
 from engine.kube.protocol import Phase, Wait
 from engine.kube.reflector import Handler, Reflector
 from engine.kube.resources import Resource
@@ -36,9 +37,11 @@ from engine.objects.ondemand import Metadata
 from engine.pods.legible import as_far_as_legible
 from engine.policy.podreads import finished_at
 from engine.queue import SchedulingQueue
-from engine.signals.samples import Series
+from engine.signals.samples import Match, Pause, Series
 from engine.signals.spec import Question
 from engine.signals.store import SignalStore
+from engine.signals.vectors import give_way
+from engine.tasks import in_thread
 from engine.text.quantity import parse
 
 _LOG = logging.getLogger(__name__)
@@ -52,6 +55,8 @@ _NANO: Final = 1e9
 _LEAST_SECONDS: Final = 1.0
 _ASK_AGAIN_SECONDS: Final = 5.0
 _UNAVAILABLE: Final = 503
+_A_STEP: Final = 256
+"""Objects of an answer that are read or freed at a stretch."""
 OBJECT: Final = "object"
 _CORE: Final = ("", "core", "v1")
 SECRETS: Final = frozenset({f"{group}/secrets" for group in _CORE})
@@ -195,7 +200,8 @@ class UsageSource(Source):
         self._resource = Resource(Usage, f"/apis/metrics.k8s.io/v1beta1/{self.of}s")
         self._answered = False
         self._error = ""
-        self._found: Sequence[Usage] = ()
+        self._found: list[Usage] = []
+        self._fed: set[Question] = set()
 
     def awaited(self) -> str:
         """See `Source`: there once it answered, or said that it is not there."""
@@ -209,21 +215,37 @@ class UsageSource(Source):
         while True:
             wait = _ASK_AGAIN_SECONDS
             try:
-                found = await list_all(self.client, self._resource)
+                found = [one async for one in each(self.client, self._resource)]
             except KubeError as error:
                 self._failed(error)
             else:
-                self._answered, self._error, self._found = True, "", found
-                self.feed()
+                await self._take(found)
                 every = self._questions().values()
                 wait = max(_LEAST_SECONDS, min(every, default=_ASK_AGAIN_SECONDS))
             self.came()
             await self.wiring.sleep(wait)
 
+    async def _take(self, found: list[Usage]) -> None:
+        """An answer comes in; there may be tens of thousands, which a thread reads."""
+        now, before = self.wiring.clock.time(), self._found
+        for question in (asked := self._questions()):
+
+            def read(question: Question = question) -> tuple[Sequence[Series], Match]:
+                series = series_of(found, question, now, give_way)
+                return series, self.store.match(question, series, give_way)
+
+            self.store.ingest(question, *await in_thread(read))
+        self._answered, self._error, self._found, self._fed = True, "", found, {*asked}
+        while before:
+            del before[-_A_STEP:]
+            await asyncio.sleep(0)
+
     def feed(self) -> None:
-        """See `Source`."""
-        for question in self._questions() if self._answered and not self._error else ():
+        """See `Source`: metrics that are new get what was answered last."""
+        questions = self._questions().keys()
+        for question in questions - self._fed if self._answered and not self._error else ():
             self.store.ingest(question, series_of(self._found, question, self.wiring.clock.time()))
+        self._fed = {*questions}
 
     def _questions(self) -> Mapping[Question, float]:
         questions = self.store.questions(USAGE)
@@ -240,10 +262,14 @@ class UsageSource(Source):
             self.store.fail(question, str(error))
 
 
-def series_of(found: Sequence[Usage], question: Question, now: float) -> list[Series]:
-    """The samples of `cpu` (cores) or `memory` (bytes)."""
+def series_of(
+    found: Sequence[Usage], question: Question, now: float, pause: Pause = lambda: None
+) -> list[Series]:
+    """The samples of `cpu` (cores) or `memory` (bytes); `pause` is called every few hundred."""
     series = []
-    for one in found:
+    for number, one in enumerate(found):
+        if not number % _A_STEP:
+            pause()
         own = [] if one.usage is None else [one.usage]
         parts = own or [each.usage for each in one.containers or ()]
         try:

@@ -22,6 +22,7 @@ from engine.configuration.scheduler import LeaderElection
 from engine.configuration.settings import ConfigError, Settings
 from engine.embedded import EmbeddedCluster, Pace
 from engine.journal.replay import replay
+from engine.kube.client import Response
 from engine.kube.errors import LeaseLost, Unreachable
 from engine.kube.events import KubeEventSink
 from engine.kube.session import Session
@@ -35,6 +36,7 @@ from engine.telemetry import (
     Count,
     Telemetry,
 )
+from tests.builders import make_node, make_pod
 
 NAMESPACE = "rules"
 FILTER = "filter: pod.name contains nginx -> node.label test=test\n"
@@ -890,3 +892,32 @@ def test_what_differs_is_told_once_for_each_thing():
         "pod 5 is on b at the server and nowhere in the cache",
         "pod 9 is nowhere at the server and waiting in the cache",
     ], "3 is being bound"
+
+
+async def test_many_pods_are_compared_in_pieces(monkeypatch):
+    monkeypatch.setattr("engine.comparer._A_STEP", 10)
+    app = App(RunOptions(Settings()), clock=SystemClock())
+    app.cache.add_node(make_node("n"))
+    for number in range(100):
+        app.cache.add_pod(make_pod(f"p{number}"), "n")
+    looked, node_of = [0], app.cache.node_of
+
+    def counted(uid):
+        looked[-1] += 1
+        return node_of(uid)
+
+    class Empty:
+        async def request(self, method, path, **_):
+            return Response(200, {}, b'{"metadata":{"resourceVersion":"1"},"items":[]}')
+
+    async def sleep(_):
+        """No time passes."""
+
+    monkeypatch.setattr(app.cache, "node_of", counted)
+    wiring = Wiring(SystemClock(), Telemetry(), Random(1), sleep)
+    task = asyncio.create_task(app.comparer.compare(Empty(), wiring))
+    while not task.done():
+        looked.append(0)
+        await asyncio.sleep(0)
+    assert 0 < max(looked) <= 11
+    assert len(task.result()) == 101

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter, deque
 from datetime import UTC, datetime
+from itertools import count, pairwise
 
 import numpy as np
 import pytest
@@ -610,6 +611,29 @@ async def test_what_a_new_quota_sums_up_is_summed_up_in_steps_before_it_is_in_fo
     ((_, _, message),) = world.edge.conditions
     assert "1001m used" in message
     assert len(counted) < 5
+
+
+async def test_a_new_leader_tells_of_gated_pods_in_slices_whatever_rules_come_meanwhile():
+    made = World({"p.policy": "gate: pod.label go=yes"})
+    made.scheduler.leads = False
+    for number in range(300):
+        made.comes(f"p{number}")
+    gone = made.comes("gone")
+    await made.turn()
+    assert not made.edge.conditions
+    time = count()
+    made.clock.monotonic = lambda: next(time) * 0.0001
+    made.scheduler.lead()
+    assert not made.edge.conditions
+    told = []
+    made.handlers.pods.on_delete(gone)
+    for step in range(1000):
+        made.scheduler.work()
+        told.append(len(made.edge.conditions))
+        if step == 2:
+            made.scheduler.use(made.framework, frozenset())
+    assert 0 < max(after - before for before, after in pairwise([0, *told])) < 50
+    assert {name for name, *_ in made.edge.conditions} == {f"p{number}" for number in range(300)}
 
 
 async def test_rules_that_change_while_a_pod_is_bound_count_when_it_comes_back():

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from types import SimpleNamespace
 
+import pytest
+
 from engine.clock import ManualClock
 from engine.cycle import conclude
 from engine.framework.interface import Points
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.plugins.volumes.matching import Storage
-from engine.warmup import Warmup
+from engine.warmup import Steps, warmup
 from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.engine.plugins.volumes import builders as volumes
+from tests.engine.policy.builders import chain
 
 
 def full_cluster() -> Cache:
@@ -76,13 +79,39 @@ def test_steps_end_at_the_deadline_and_one_that_raises_stops_no_other() -> None:
     sorter = [one for one in default_plugins() if one.plugin.name == "PrioritySort"]
     faults: list[Exception] = []
     framework = Framework(Profile("berth", (*sorter, *plugins)), on_fault=faults.append)
-    warmup = Warmup(lambda: Cache().snapshot(0.0), ManualClock())
-    assert warmup.due is None
-    assert not warmup.step(math.inf)
-    warmup.begin(framework)
-    assert warmup.due is not None
-    assert warmup.step(-1.0)
+    steps = Steps(ManualClock())
+    assert steps.due is None
+    assert not steps.step(math.inf)
+    steps.begin(warmup(framework, lambda: Cache().snapshot(0.0)))
+    assert steps.due is not None
+    assert steps.step(-1.0)
     assert taken == ["c"]
-    assert not warmup.step(math.inf)
+    assert not steps.step(math.inf)
     assert taken == ["c", "a", "b"]
-    assert (len(faults), warmup.due) == (1, None)
+    assert (len(faults), steps.due) == (1, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "forbid: any(zone.pods where it.label[app] == pod.label[app] and it.namespace is prod)",
+        "score: sum(it.limit[cpu] ?? it.cpu over node.pods) normalize minmax",
+        "filter: count(node.pods where not it.ready and it.namespace.label[x] is y) < 3",
+        "preempt: victims where it.priority < pod.priority",
+        "preempt: victims where it.label team=a order it.created desc",
+        "gang: by pod.label[app] min 2",
+        "quota: by pod.label[team] max cpu 100",
+    ],
+)
+def test_what_new_rules_read_of_all_pods_is_made_in_steps_before_they_decide(text) -> None:
+    cache = full_cluster()
+    framework = chain({"p.policy": text})
+    for _ in framework.warm(cache.snapshot(0.0)):
+        pass
+    made = len(list(cache.pods._derived))
+    for cpu in ("100m", "99"):
+        pod = make_pod("new", cpu=cpu, priority=9, labels={"app": "web"})
+        assert framework.pre_enqueue(pod, cache.snapshot(0.0)).ok
+        framework.gang(pod, cache.snapshot(0.0))
+        conclude(pod, cache.snapshot(0.0), framework)
+    assert len(list(cache.pods._derived)) == made

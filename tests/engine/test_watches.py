@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import math
+from threading import current_thread, main_thread
 from types import SimpleNamespace
 
 import msgspec
@@ -26,6 +27,7 @@ from engine.pods.podinfo import make_pod_info
 from engine.policy.findings import new_compiler
 from engine.policy.needs import Field, Needs, needs_of
 from engine.policy.podreads import finished_at
+from engine.signals.samples import Samples
 from engine.signals.spec import Question, SignalSpec
 from engine.signals.store import SignalStore
 from engine.telemetry import Telemetry
@@ -100,12 +102,12 @@ def column(store, cache, metric):
 
 
 def polled(server, of, store):
-    source = UsageSource(of, server, store, Wiring(SystemClock(), Telemetry()), came=lambda: None)
+    came = asyncio.Event()
+    source = UsageSource(of, server, store, Wiring(SystemClock(), Telemetry()), came=came.set)
 
     async def once():
         task = asyncio.create_task(source.run())
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await came.wait()
         task.cancel()
 
     asyncio.run(once())
@@ -131,6 +133,29 @@ def test_usage_of_nodes_and_of_pods():
     polled(Server({"metadata": meta, "containers": used}), "pod", store)
     view = store.view(cache, SystemClock().time())
     assert view.value("bytes", ("d", "p")) == 3072.0
+
+
+def test_usage_of_many_pods_is_read_beside_the_event_loop_and_once_for_each_metric(monkeypatch):
+    matched, match = [], Samples.match
+
+    def counted(own, answer, pause):
+        matched.append((own._question.query, current_thread() is main_thread()))
+        return match(own, answer, pause)
+
+    monkeypatch.setattr(Samples, "match", counted)
+    specs = [SignalSpec(one, one, source="usage", of="pod") for one in ("cpu", "memory")]
+    store, cache = stored(specs[0])
+    used = [{"usage": {"cpu": "2", "memory": "3"}}]
+    pods = [{"metadata": {"name": f"p{i}", "namespace": "d"}, "containers": used} for i in range(9)]
+    source = polled(Server(*pods), "pod", store)
+    assert matched == [("cpu", False)]
+    source.feed()  # as with each edit of any policy
+    assert matched == [("cpu", False)]
+    store.set_specs(specs)
+    source.feed()
+    assert matched == [("cpu", False), ("memory", True)]
+    view = store.view(cache, SystemClock().time())
+    assert [view.value(one, ("d", "p8")) for one in ("cpu", "memory")] == [2.0, 3.0]
 
 
 @pytest.mark.parametrize(

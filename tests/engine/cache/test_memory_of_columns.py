@@ -254,7 +254,9 @@ def test_what_is_made_of_all_pods_in_steps_follows_what_happens_between_them(act
         put(name, 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pods_module, "_PODS_A_STEP", 2)
-        steps = cache.pods.prepare("mine", np.int64, -1, lambda pod: pod.pod.spec.priority)
+        steps = cache.pods.prepare(
+            lambda: cache.pods.derived("mine", np.int64, -1, lambda pod: pod.pod.spec.priority)
+        )
         patch.setattr(pods_module, "_COUNTED_A_STEP", 2)
         sums = cache.pods.prepare_ledger("sums", Sums)
         is_left = True

@@ -274,6 +274,38 @@ def test_sets_follow_the_labels_of_namespaces_pod_by_pod():
             assert topology.pod_set(spaces, EVERYTHING, terminating=True) is one
 
 
+def test_a_namespace_with_many_pods_moves_into_few_sets_at_a_stretch(monkeypatch):
+    monkeypatch.setattr(podsets, "_MOST_MOVED", 12)
+    counted, count = [], podsets.Tally.count
+    monkeypatch.setattr(podsets.Tally, "count", lambda *of: (counted.append(of), count(*of)))
+    cache = Cache()
+    for name in NODES:
+        cache.add_node(make_node(name))
+    for i in range(40):
+        cache.add_pod(make_pod(f"p{i}", labels={"app": "x"}), NODES[i % 5])
+    topology = cache.snapshot(0.0).topology
+    spaces = Spaces(((frozenset(), PROD),))
+    selectors = [
+        parse_selector(LabelSelector(match_labels={"app": "x", **more}))
+        for more in ({}, {"app": "x"}, *({"app": "x", f"a{i}": "b"} for i in range(8)))
+    ][1:]
+
+    def sets():
+        return [topology.pod_set(spaces, one, terminating=True) for one in selectors]
+
+    before, moves = sets(), topology.moves
+    for env, each in (("prod", 8), ("dev", 0)):
+        counted.clear()
+        value = {"metadata": {"name": "default", "labels": {"env": env}}}
+        cache.set_namespace(from_builtins(Namespace, value))
+        assert len(counted) <= 12
+        assert [one.live for one in before] == [True] * 2 + [False] * 7
+        assert topology.moves != moves
+        before, moves = sets(), topology.moves
+        wanted = dict.fromkeys(range(5), each) if each else {}
+        assert [dict(one.counts) for one in before] == [wanted, *[{}] * 8]
+
+
 def test_the_only_row_of_a_domain_is_not_looked_for():
     cache = Cache()
     for number, name in enumerate(NODES):

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from random import Random
 from typing import Any, NamedTuple
 
@@ -440,6 +440,33 @@ def test_a_list_that_follows_another_never_shows_less_than_there_is(bench: Bench
     bench.runner.run(look())
     assert min(seen) == 40
     assert max(seen) == 80
+
+
+def test_a_list_like_the_last_one_is_compared_and_let_go_bit_by_bit(bench: Bench) -> None:
+    for number in range(40):
+        bench.server.put(f"pod{number}", 1)
+    bench.settle()
+    lists: list[dict[str, Pod]] = []
+    replace_by = bench.reflector._replace
+
+    def remembered(found: dict[str, Pod], kept: set[str]) -> Awaitable[None]:
+        lists.append(found)
+        return replace_by(found, kept)
+
+    async def look() -> list[int]:
+        bench.server.cut("expire")
+        left: list[int] = []
+        for _ in range(100):
+            left += map(len, lists)
+            await asyncio.sleep(0)
+        return left
+
+    bench.reflector._slice = -1.0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bench.reflector, "_replace", remembered)
+        left = bench.runner.run(look())
+    assert left[0] > 30
+    assert left[: left[0] + 1] == [*range(left[0], -1, -1)]
 
 
 def test_another_uid_under_a_name_is_another_object(bench: Bench) -> None:
