@@ -55,6 +55,7 @@ from engine.plugins.registry import IN_TREE
 from engine.pods.legible import as_far_as_legible
 from engine.policy.bundle import NO_POLICIES, Bundle, Refusal
 from engine.policy.chain import frameworks_of, worlds_of
+from engine.policy.findings import rules_of
 from engine.policy.guard import Load
 from engine.policy.needs import Needs
 from engine.policy.shadow import Shadow
@@ -66,7 +67,7 @@ from engine.signals.refresher import PrometheusRefresher
 from engine.signals.spec import PROMETHEUS
 from engine.signals.store import SignalStore
 from engine.tasks import tasks, unless
-from engine.telemetry import ATTEMPTS, RULE_REJECTIONS, SHADOW_OUTCOMES, Count, Telemetry
+from engine.telemetry import ATTEMPTS, Count, Telemetry
 from engine.watches.watcher import Start, Watcher, signal_spec
 
 log = logging.getLogger(__name__)
@@ -494,9 +495,8 @@ class App:
         self._prepared = None
         self.scheduler.use(frameworks, changed)
         self.shadow.use(bundle.plans)
-        there = {*bundle.files, *(plan.source.name for plan in bundle.plans)}
-        for metric in (RULE_REJECTIONS, SHADOW_OUTCOMES):
-            self.telemetry.keep(metric, "policy", there)
+        rules = (rule for plan in bundle.plans for rule in rules_of(plan))
+        self.telemetry.keep_rules({(one.source.name, str(one.line)) for one in rules})
         asked = sorted({spec.name for spec in bundle.metrics if spec.source == PROMETHEUS})
         if asked and self.settings.berth.prometheus.url is None:
             log.warning(

@@ -216,11 +216,12 @@ class Telemetry:
                 self._labelled[metric][labels] += value
         self._histograms |= before._histograms
 
-    def keep(self, metric: Metric, label: str, values: Container[str]) -> None:
-        """Forgets what was counted with other values of a label: names come and go."""
-        at, known = metric.labels.index(label), self._labelled.get(metric, {})
-        for labels in [one for one in known if one[at] not in values]:
-            del known[labels]
+    def keep_rules(self, there: Container[Labels]) -> None:
+        """Forgets what was counted of other rules than these, by policy and line: texts change."""
+        for metric in (RULE_REJECTIONS, SHADOW_OUTCOMES):
+            known = self._labelled.get(metric, {})
+            for labels in [one for one in known if one[-2:] not in there]:
+                del known[labels]
 
     def observe(self, metric: Metric, value: float, *labels: str) -> None:
         """Enters a value into a histogram."""

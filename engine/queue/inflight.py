@@ -18,7 +18,8 @@ from engine.pods.podinfo import PodInfo
 from engine.queue.hooks import Only
 from engine.queue.queued import QueuedPod
 
-MOST_HAPPENINGS: Final = 100_000
+MOST_HAPPENINGS: Final = 10_000
+"""Each keeps objects as they were, some KiB; a pod may be in flight for minutes, as in PreBind."""
 _FEW: Final = 64
 
 

@@ -33,6 +33,7 @@ from engine.telemetry import (
     REQUEST_SECONDS,
     REQUESTS,
     RULE_REJECTIONS,
+    SHADOW_OUTCOMES,
     Count,
     Telemetry,
 )
@@ -247,12 +248,15 @@ async def test_a_pod_that_fits_nowhere_is_told_the_rule_and_placed_once_it_does(
 async def test_an_edit_is_obeyed_without_a_restart():
     async with embedded() as cluster, process(cluster) as berth:
         assert await berth.lands(berth.pod("nginx-1")) in berth.test_nodes
-        for name in TWO:
-            berth.app.telemetry.count(RULE_REJECTIONS, name, "1")
-        berth.rules({"home.policy": "filter: node.name is node-02\n", "network.policy": None})
+        counted, places = berth.app.telemetry, [("home.policy", "1"), ("home.policy", "2")]
+        for place in (*places, ("network.policy", "1")):
+            counted.count(RULE_REJECTIONS, *place)
+            counted.count(SHADOW_OUTCOMES, "moved", *place)
+        berth.rules({"home.policy": "\nfilter: node.name is node-02\n", "network.policy": None})
         await berth.until(lambda: len(berth.bundles) == 2)
-        told = [berth.app.telemetry.value(RULE_REJECTIONS, name, "1") for name in TWO]
-        assert told == [1, 0], "nothing is counted of a file that is gone"
+        known = {metric: {*series} for metric, series in counted.families()}
+        assert known[RULE_REJECTIONS] == {places[1]}, "of lines without a rule nothing is counted"
+        assert known[SHADOW_OUTCOMES] == {("moved", *places[1])}
         assert [plan.name for plan in berth.bundles[1].plans] == ["home"]
         assert await berth.lands(berth.pod("nginx-2")) == "node-02"
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from weakref import WeakSet
+
 import pytest
 
 from engine.framework.events import Action, ClusterEvent, Resource
@@ -60,6 +63,17 @@ def test_the_log_keeps_what_pods_in_flight_need() -> None:
     assert flights.meanwhile(late) == [LoggedEvent(NODE_ADD, uid="late")]
     flights.end(late)
     assert not flights._log
+
+
+def test_a_pod_in_flight_for_long_keeps_few_objects() -> None:
+    flights = InFlightPods()
+    flights.start(queued("slow"))
+    there = WeakSet[partial[bool]]()
+    for _ in range(30_000):
+        of_one = partial(bool)
+        there.add(of_one)
+        flights.record(LoggedEvent(NODE_ADD, only=of_one))
+    assert len(there) <= 10_000
 
 
 def test_a_pod_in_flight_for_too_long_counts_as_woken(monkeypatch: pytest.MonkeyPatch) -> None:
