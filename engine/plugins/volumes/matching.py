@@ -75,7 +75,7 @@ class Choice:
     """A claim, the rows where it gets storage, and which: a number for each row, -1 for none.
 
     `sizes` are the bytes of what the numbers name: of `volumes`, or of the capacities from which
-    a volume is made.
+    a volume is made. `annotated`: there may be volumes whose class is not that of their spec.
     """
 
     claim: PersistentVolumeClaim
@@ -83,6 +83,17 @@ class Choice:
     chosen: Chosen
     sizes: IntColumn
     volumes: Sequence[PersistentVolume] = ()
+    annotated: bool = False
+
+    def by_class(self, where: BoolColumn) -> Iterator[tuple[str, BoolColumn]]:
+        """The rows by the class that counts; of a volume no annotation of it does."""
+        if not self.annotated:
+            yield class_of(self.claim), where
+            return
+        numbers = np.unique(self.chosen[where])
+        names = np.array([_spec_class(self.volumes[one]) for one in numbers.tolist()])
+        for name in np.unique(names).tolist():
+            yield name, where & np.isin(self.chosen, numbers[names == name])
 
 
 class Found:
@@ -200,16 +211,15 @@ def _mean(choices: Sequence[Choice], line: IntColumn, size: int) -> Scores:
     """The mean over the classes that a row has, rounded; 0 without any."""
     shares: dict[str, NDArray[np.int64]] = {}
     for one in choices:
-        where = one.where & (one.chosen >= 0)
-        if not where.any():
-            continue
-        share = shares.setdefault(class_of(one.claim), np.zeros((3, size), np.int64))
-        requested, capacity, there = share
-        there[where] = 1
-        requested[where] += _request(one.claim).units()
-        # Volumes are more together; a capacity is what there is for all claims of the class.
-        held = capacity[where] if one.volumes else 0
-        capacity[where] = held + one.sizes[one.chosen[where]]
+        chosen = one.where & (one.chosen >= 0)
+        for name, where in one.by_class(chosen) if chosen.any() else ():
+            share = shares.setdefault(name, np.zeros((3, size), np.int64))
+            requested, capacity, there = share
+            there[where] = 1
+            requested[where] += _request(one.claim).units()
+            # Volumes are more together; a capacity is what there is for all claims of the class.
+            held = capacity[where] if one.volumes else 0
+            capacity[where] = held + one.sizes[one.chosen[where]]
     total, count = np.zeros(size), np.zeros(size)
     for requested, capacity, there in shares.values():
         short = (capacity == 0) | (requested > capacity)
@@ -268,19 +278,21 @@ class _Search:
             self._taken[name] = others | mine
             free = free & ~there
         sizes = np.array([_storage(one.spec.capacity).units() for one in own], dtype=np.int64)
-        if not free.any():
-            return Choice(claim, chosen >= 0, chosen, sizes, own)
         of_class = class_of(claim)
+        annotated = any(_spec_class(one) != of_class for one in own)
+        if not free.any():
+            return Choice(claim, chosen >= 0, chosen, sizes, own, annotated)
         pool = self._storage.volumes.of(self._snapshot, of_class)
         before = self._chosen.setdefault(of_class, [])
         found = pool.first(_request(claim).nano, _suits(claim), self._reach, before, free)
         found[~free] = NONE
         before.append(found)
+        annotated |= any(spec_class != of_class for *_, spec_class in pool.traits)
         if not own:
-            return Choice(claim, found >= 0, found, pool.amounts, pool.items)
+            return Choice(claim, found >= 0, found, pool.amounts, pool.items, annotated)
         chosen = np.where(found >= 0, found + len(own), chosen)
         sizes = np.concatenate((sizes, pool.amounts))
-        return Choice(claim, chosen >= 0, chosen, sizes, [*own, *pool.items])
+        return Choice(claim, chosen >= 0, chosen, sizes, [*own, *pool.items], annotated)
 
     def _meant_for(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
         meta = claim.metadata
@@ -334,13 +346,18 @@ def _kind_of(spec: PersistentVolumeSpec | PersistentVolumeClaimSpec) -> tuple[st
     return spec.volume_mode or "Filesystem", spec.volume_attributes_class_name or ""
 
 
-_Traits = tuple[frozenset[str], tuple[str, str], tuple[tuple[str, str], ...]]
-"""Access modes, kind and labels of a volume."""
+def _spec_class(volume: PersistentVolume) -> str:
+    return volume.spec.storage_class_name or ""
+
+
+_Traits = tuple[frozenset[str], tuple[str, str], tuple[tuple[str, str], ...], str]
+"""Access modes, kind and labels of a volume, and the class in its spec."""
 
 
 def _traits(volume: PersistentVolume) -> _Traits:
     labels = tuple(sorted((volume.metadata.labels or {}).items()))
-    return frozenset(volume.spec.access_modes or ()), _kind_of(volume.spec), labels
+    modes = frozenset(volume.spec.access_modes or ())
+    return modes, _kind_of(volume.spec), labels, _spec_class(volume)
 
 
 def _suits(claim: PersistentVolumeClaim) -> Callable[[_Traits], bool]:

@@ -7,7 +7,7 @@ answer of index -1 means none.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -66,6 +66,8 @@ class Pool(Generic[T]):
         self.amounts = np.array([one.amount for one in each], dtype=np.int64)
         self._there = np.ones(len(keys), dtype=np.bool_)
         self._traits: dict[Hashable, int] = {}
+        self.traits: Collection[Any] = self._traits.keys()
+        """Those of all objects, some of them gone."""
         self._trait_of = np.array([self._trait(one.traits) for one in each], dtype=np.intp)
         named: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
         alike: dict[NodeTerms | None, list[int]] = {}
