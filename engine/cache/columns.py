@@ -167,9 +167,13 @@ class Derived(Generic[_T]):
         """The columns whose name begins with the prefix."""
         return [found for name, found in self._columns.items() if name.startswith(prefix)]
 
-    def drop(self, name: str) -> bool:
-        """Drops a column; False if there was none."""
-        return self._columns.pop(name, None) is not None
+    def drop(self, name: str, column: Column) -> bool:
+        """Drops a column; False if it was not there, or another one is in its place."""
+        found = self._columns.get(name)
+        is_there = found is not None and found[0] is column
+        if is_there:
+            del self._columns[name]
+        return is_there
 
     def write(
         self, write: Callable[[Column, Callable[[_T], object]], None], prefix: str = ""

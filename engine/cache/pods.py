@@ -197,7 +197,7 @@ class PodColumns(ColumnTable[PodInfo]):
                 column.fill(map(of, some), len(some), first)
                 yield
         finally:
-            there = self._derived.drop(partly)
+            there = self._derived.drop(partly, column)
         if there:
             self._derived.put(name, column, of)
 

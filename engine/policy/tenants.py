@@ -151,7 +151,7 @@ class Tenants:
     def step(self, deadline: float) -> bool:
         """Compiles until the deadline; True if there is more to do."""
         if self._coming is not None:
-            if next(self._coming, self) is self:
+            if all(self._clock.monotonic() < deadline for _ in self._coming):
                 self._coming = None
             return True
         now = self._clock.monotonic()

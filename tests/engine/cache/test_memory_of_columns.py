@@ -237,7 +237,8 @@ class Sums:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["comes", "goes", "changes", "step", "other rules"]), st.integers(0, 9)
+            st.sampled_from(["comes", "goes", "changes", "step", "another's", "other rules"]),
+            st.integers(0, 9),
         )
     )
 )
@@ -254,17 +255,23 @@ def test_what_is_made_of_all_pods_in_steps_follows_what_happens_between_them(act
         put(name, 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pods_module, "_PODS_A_STEP", 2)
-        steps = cache.pods.prepare(
-            lambda: cache.pods.derived("mine", np.int64, -1, lambda pod: pod.pod.spec.priority)
-        )
         patch.setattr(pods_module, "_COUNTED_A_STEP", 2)
-        sums = cache.pods.prepare_ledger("sums", Sums)
+        steps, anothers = (
+            cache.pods.prepare(
+                lambda: cache.pods.derived("mine", np.int64, -1, lambda pod: pod.pod.spec.priority)
+            )
+            for _ in range(2)
+        )
+        sums, anothers_sums = (cache.pods.prepare_ledger("sums", Sums) for _ in range(2))
         is_left = True
         for number, (what, at) in enumerate(acts):
             name = str(at)
             if what == "step":
                 next(steps, None)
-                is_left = next(sums, "over") is None
+                is_left &= next(sums, "over") is None
+            elif what == "another's":
+                next(anothers, None)
+                is_left &= next(anothers_sums, "over") is None
             elif what == "other rules" and is_left:
                 cache.pods.forget_ledgers()
             elif what == "goes" and name in there:
@@ -272,8 +279,8 @@ def test_what_is_made_of_all_pods_in_steps_follows_what_happens_between_them(act
                 cache.remove_pod(make_pod(name).uid)
             elif what in ("comes", "changes") and (name in there) == (what == "changes"):
                 put(name, number)
-        deque(steps, maxlen=0)
-        deque(sums, maxlen=0)
+        for left in (steps, sums, anothers, anothers_sums):
+            deque(left, maxlen=0)
         cache.pods.forget_ledgers()
     ledger = cache.pods.ledger("sums", lambda: pytest.fail("it is there"))
     assert isinstance(ledger, Sums)

@@ -243,13 +243,24 @@ def test_what_is_prepared_for_a_namespace_is_given_up_when_the_owners_rules_came
     world.tenants.on_update(world.seen["team-a"], config_map("team-a", {"a.policy": OWN}))
     tenants, *_ = world.in_force.background
     for _ in range(9):
-        tenants.step(1e9)
+        tenants.step(world.clock.monotonic())
     own = config_map("berth-system", {"other.policy": OWN}, "policies")
     world.own.on_update(world.own.seen, own)
     while not world.put:
         world.in_force.reloader.step(1e9)
     world.worked()
     assert len(given_up) == 1
+
+
+def test_what_is_prepared_for_a_namespace_takes_a_slice_whole():
+    world = started({"team-a": {"a.policy": LABEL}})
+    world.in_force._callbacks.prepare = lambda *_: iter([None] * 999)
+    world.tenants.on_update(world.seen["team-a"], config_map("team-a", {"b.policy": LABEL}))
+    slices = 0
+    while not world.put:
+        world.in_force.background[0].step(world.clock.monotonic() + 1.0)
+        slices += 1
+    assert slices < 9
 
 
 def test_the_owners_rules_take_with_them_what_is_put_together_meanwhile():
