@@ -80,42 +80,34 @@ def _then(decision: Decision, snapshot: Snapshot, framework: Framework) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """A pending pod and a node: whether it could come, and what would become of it now."""
+    """A pending pod and a node: `word` says whether it `comes`, `could` or `cannot`, as of now."""
 
     pod: PodInfo
     chosen: str | None
-    here: Scored | None
-    """What the node is given, where it can take the pod."""
-    best: Scored | None
+    word: str
     nearly: str
 
-    @property
-    def word(self) -> str:
-        """`comes`, `could` or `cannot`."""
-        if self.here is None:
-            return "cannot"
-        return "comes" if self.chosen == self.here.node else "could"
+
+_WORDS: Final = ("comes", "could", "cannot")
 
 
 def guests(
     node: str, pods: Iterable[PodInfo], snapshot: Snapshot, framework: Framework
 ) -> list[Guest]:
     """Which of the pods could come to a node, each asked as if it were the only one."""
-    order = ("comes", "could", "cannot")
     found = [_guest(node, explain(pod, snapshot, framework)) for pod in pods]
-    return sorted(found, key=lambda one: order.index(one.word))
+    return sorted(found, key=lambda one: _WORDS.index(one.word))
 
 
 def _guest(node: str, told: Explanation) -> Guest:
     decision = told.decision
     nearly = told.gate or decision.message
     if told.misses is not None and not told.gate:
-        row = told.misses.snapshot.nodes.row(node)
-        missed = told.misses.at(row)
+        missed = told.misses.at(told.misses.snapshot.nodes.row(node))
         nearly = "" if missed is None else missed.nearly
-    here = None if nearly else told.scored(node)
-    best = None if decision.node is None else told.scored(decision.node)
-    return Guest(decision.pod, decision.node, here, best, nearly)
+    word = "comes" if decision.node == node else "could"
+    word = "cannot" if nearly or told.scored(node) is None else word
+    return Guest(decision.pod, decision.node, word, nearly)
 
 
 def votes(best: Scored, other: Scored) -> list[tuple[str, float]]:

@@ -198,13 +198,11 @@ def lines_of_node(node: str, found: Sequence[Guest]) -> Iterator[str]:
 
 
 def _guest(guest: Guest) -> str:
-    if guest.here is None:
+    if guest.word == "cannot":
         return f"cannot: {guest.nearly}" if guest.nearly.startswith("0/") else guest.nearly
     if guest.word == "comes":
         return "would be placed here"
-    if guest.best is None:
-        return "could come"
-    return f"could, and goes to {guest.chosen}: {_compared(guest.best, guest.here)}"
+    return f"could, and goes to {guest.chosen}" if guest.chosen else "could come"
 
 
 def object_of_node(node: str, found: Sequence[Guest]) -> dict[str, Any]:
@@ -212,8 +210,6 @@ def object_of_node(node: str, found: Sequence[Guest]) -> dict[str, Any]:
     pods = []
     for one in found:
         told: dict[str, Any] = {"pod": one.pod.key, "verdict": one.word, "node": one.chosen}
-        if one.here is not None and one.best is not None:
-            told["votes"] = dict(votes(one.best, one.here))
         if one.nearly:
             told["nearly"] = one.nearly
         pods.append(told)

@@ -12,7 +12,7 @@ from engine.framework.events import Resource as Wakes
 from engine.framework.profile import Profile
 from engine.kube.client import segment
 from engine.kube.sharing import PodSharing
-from engine.objects import ConfigMap, Identity, Namespace, Node, Pod
+from engine.objects import ConfigMap, Identity, Namespace, Node, Pod, workloads
 from engine.objects.ondemand import WORKLOADS, FinishedPod, Lease
 from engine.objects.storage import (
     CSIDriver,
@@ -22,17 +22,6 @@ from engine.objects.storage import (
     PersistentVolumeClaim,
     StorageClass,
     VolumeAttachment,
-)
-from engine.objects.workloads import (
-    ElasticQuota,
-    GangFailure,
-    PodDisruptionBudget,
-    PodGroup,
-    ReplicaSet,
-    ReplicationController,
-    SchedulingPodGroup,
-    Service,
-    StatefulSet,
 )
 
 
@@ -138,11 +127,11 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 KINDS: Final = (
-    Kind(Service, "/api/v1/services"),
-    Kind(ReplicationController, "/api/v1/replicationcontrollers"),
-    Kind(ReplicaSet, "/apis/apps/v1/replicasets"),
-    Kind(StatefulSet, "/apis/apps/v1/statefulsets"),
-    Kind(PodDisruptionBudget, "/apis/policy/v1/poddisruptionbudgets"),
+    Kind(workloads.Service, "/api/v1/services"),
+    Kind(workloads.ReplicationController, "/api/v1/replicationcontrollers"),
+    Kind(workloads.ReplicaSet, "/apis/apps/v1/replicasets"),
+    Kind(workloads.StatefulSet, "/apis/apps/v1/statefulsets"),
+    Kind(workloads.PodDisruptionBudget, "/apis/policy/v1/poddisruptionbudgets"),
     Kind(PersistentVolume, "/api/v1/persistentvolumes", Wakes.PERSISTENT_VOLUME),
     Kind(PersistentVolumeClaim, "/api/v1/persistentvolumeclaims", Wakes.PERSISTENT_VOLUME_CLAIM),
     Kind(StorageClass, "/apis/storage.k8s.io/v1/storageclasses", Wakes.STORAGE_CLASS),
@@ -154,10 +143,14 @@ KINDS: Final = (
         Wakes.CSI_STORAGE_CAPACITY,
     ),
     Kind(VolumeAttachment, "/apis/storage.k8s.io/v1/volumeattachments", Wakes.VOLUME_ATTACHMENT),
-    Kind(ElasticQuota, "/apis/scheduling.x-k8s.io/v1alpha1/elasticquotas", Wakes.ELASTIC_QUOTA),
-    Kind(PodGroup, "/apis/scheduling.x-k8s.io/v1alpha1/podgroups", Wakes.POD_GROUP),
     Kind(
-        SchedulingPodGroup,
+        workloads.ElasticQuota,
+        "/apis/scheduling.x-k8s.io/v1alpha1/elasticquotas",
+        Wakes.ELASTIC_QUOTA,
+    ),
+    Kind(workloads.PodGroup, "/apis/scheduling.x-k8s.io/v1alpha1/podgroups", Wakes.POD_GROUP),
+    Kind(
+        workloads.SchedulingPodGroup,
         "/apis/scheduling.k8s.io/v1beta1/podgroups",
         Wakes.SCHEDULING_POD_GROUP,
     ),
@@ -212,6 +205,6 @@ def pods_finished(phase: str) -> Resource[FinishedPod]:
 
 
 STRUCTS: Final = {kind.name: kind.struct for kind in (*KINDS, *WORKLOAD_KINDS, LEASES)} | {
-    "GangFailure": GangFailure
+    "GangFailure": workloads.GangFailure
 }
 """Everything that the cache keeps by kind."""

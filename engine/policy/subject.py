@@ -16,20 +16,10 @@ from engine.objects import ObjectMeta
 from engine.plugins.node_selector import eligibility_key
 from engine.pods.podinfo import PodInfo
 from engine.pods.workloads import workload_of
+from engine.policy import podreads
 from engine.policy.accounts import quota_amounts, quota_flag, quota_name
 from engine.policy.gangs import group_number
 from engine.policy.objectreads import workload_object, workload_texts
-from engine.policy.podreads import (
-    UnreadFieldError,
-    all_containers_of,
-    container_number,
-    containers_of,
-    group_of,
-    namespace_text,
-    number_of,
-    pod_reader,
-    time_of,
-)
 
 
 class PodSubject(Struct, frozen=True, eq=False):
@@ -52,16 +42,16 @@ class PodSubject(Struct, frozen=True, eq=False):
             return group_number(self._pod, self._snapshot, field.removeprefix("group."))
         if name in QueueTimes._fields:
             known = self._queued or self._snapshot.other_pods.times(self._pod.uid)
-            return time_of(known, name)
+            return podreads.time_of(known, name)
         if field == "workload.replicas":
             found = workload_object(self._pod, self._snapshot)
-            return MISSING if found is None else number_of(found.replicas)
-        return float(pod_reader(name, key, self._gpus)(self._pod))
+            return MISSING if found is None else podreads.number_of(found.replicas)
+        return float(podreads.pod_reader(name, key, self._gpus)(self._pod))
 
     def text(self, field: str, key: str | None) -> str | None:
         if field.startswith("namespace."):
             known, part = self._snapshot.namespaces, field.removeprefix("namespace.")
-            return namespace_text(known, self._pod.namespace, part, key)
+            return podreads.namespace_text(known, self._pod.namespace, part, key)
         if field.startswith("workload."):
             part = field.removeprefix("workload.")
             return workload_texts(self._pod, self._snapshot, part).get(key or "")
@@ -70,21 +60,21 @@ class PodSubject(Struct, frozen=True, eq=False):
         if field == "quota.name":
             return quota_name(self._pod, self._snapshot)
         if field == "group.name":
-            return group_of(self._pod)
-        text: str | None = pod_reader(field.removeprefix("pod."), key)(self._pod)
+            return podreads.group_of(self._pod)
+        text: str | None = podreads.pod_reader(field.removeprefix("pod."), key)(self._pod)
         return text
 
     def texts(self, field: str) -> tuple[str, ...]:
         if field == "pod.images":
-            return tuple([c.image for c in all_containers_of(self._pod) if c.image])
+            return tuple([c.image for c in podreads.all_containers_of(self._pod) if c.image])
         if field == "pod.containers":
-            return tuple([c.name for c in containers_of(self._pod)])
-        raise UnreadFieldError(field)
+            return tuple([c.name for c in podreads.containers_of(self._pod)])
+        raise podreads.UnreadFieldError(field)
 
     def flag(self, field: str, key: str | None) -> bool:  # noqa: ARG002 - none is keyed
         if field.startswith("quota."):
             return quota_flag(field.removeprefix("quota."), self._pod, self._snapshot)
-        return bool(pod_reader(field.removeprefix("pod."), None)(self._pod))
+        return bool(podreads.pod_reader(field.removeprefix("pod."), None)(self._pod))
 
     def pairs(self, field: str) -> tuple[tuple[str, str | float], ...]:
         owner, _, name = field.partition(".")
@@ -111,7 +101,7 @@ class PodSubject(Struct, frozen=True, eq=False):
 
     def _amounts(self, name: str) -> tuple[tuple[str, float], ...]:
         pod = self._pod
-        limits = [(c.resources and c.resources.limits) or {} for c in containers_of(pod)]
+        limits = [(c.resources and c.resources.limits) or {} for c in podreads.containers_of(pod)]
         named = pod.requests if name == "request" else {key for one in limits for key in one}
         found = ((key, self.number(f"pod.{name}", key)) for key in sorted(named))
         return tuple((key, MISSING if one != one else one) for key, one in found)
@@ -131,11 +121,11 @@ class PodSubject(Struct, frozen=True, eq=False):
 
     @property
     def containers(self) -> int:
-        return len(containers_of(self._pod))
+        return len(podreads.containers_of(self._pod))
 
     def container_number(self, place: int, field: str, key: str | None) -> float:
-        return container_number(containers_of(self._pod)[place], field, key or "")
+        return podreads.container_number(podreads.containers_of(self._pod)[place], field, key or "")
 
     def container_text(self, place: int, field: str) -> str | None:
-        container = containers_of(self._pod)[place]
+        container = podreads.containers_of(self._pod)[place]
         return (container.name if field == "name" else container.image) or None
