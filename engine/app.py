@@ -435,8 +435,8 @@ class App:
         self._pods = pods, sharing
         self._report_again = lambda: handlers.pods.report_again(pods.objects.values())
         reflectors: list[Reflector[Any]] = [
-            Reflector(session, resources.namespaces(), handlers.namespaces, wiring),
-            Reflector(session, resources.nodes(), handlers.nodes, wiring),
+            Reflector(session, resources.NAMESPACES, handlers.namespaces, wiring),
+            Reflector(session, resources.NODES, handlers.nodes, wiring),
             pods,
         ]
         for kind in self._kinds:

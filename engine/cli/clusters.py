@@ -27,7 +27,7 @@ from engine.kube.errors import NotFound, StatusError
 from engine.kube.keeper import Keeper
 from engine.kube.listing import list_all
 from engine.kube.reflector import Reflector
-from engine.kube.resources import kinds_of, namespaces, nodes, pods
+from engine.kube.resources import NAMESPACES, NODES, kinds_of, pods
 from engine.kube.session import Session
 from engine.kube.sharing import PodSharing
 from engine.kube.wiring import Wiring
@@ -105,7 +105,7 @@ async def from_server(
     notes: list[str] = []
     kubeconfig = kubeconfig or settings.kubeconfig
     async with await Session.connect(kubeconfig, context, clock=clock) as session:
-        hosts = await list_all(session, nodes())
+        hosts = await list_all(session, NODES)
         there = await list_all(session, pods())
         if usual and not settings.berth.policies.has_sources and await _has_usual(session):
             policies = settings.berth.policies.model_copy(update=_USUAL)
@@ -113,7 +113,7 @@ async def from_server(
             settings = settings.model_copy(update={"berth": berth})
             notes.append(f"no policies given: those of ConfigMap {policies.config_map} are asked")
         frameworks, bundle = await _rules(session, settings, (len(hosts), len(there)), notes)
-        objects: list[Any] = [*await list_all(session, namespaces()), *hosts]
+        objects: list[Any] = [*await list_all(session, NAMESPACES), *hosts]
         for kind in kinds_of([one.profile for one in frameworks]):
             try:
                 objects += await list_all(session, kind.resource())

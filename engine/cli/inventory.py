@@ -91,7 +91,7 @@ async def _ask(
     kubeconfig: str | None, context: str | None, url: str | None, specs: Sequence[MetricSpec]
 ) -> dict[str, Any]:
     async with await Session.connect(kubeconfig, context) as session:
-        nodes = await list_all(session, resources.nodes())
+        nodes = await list_all(session, resources.NODES)
         found = await take(session, nodes)
         if url is not None:
             found["metrics"] = await ask_metrics(url, specs, nodes)
@@ -142,7 +142,7 @@ async def take(client: KubeClient, nodes: Sequence[Node]) -> dict[str, Any]:
     Raises:
         KubeError: the server cannot be asked.
     """
-    spaces = await list_all(client, resources.namespaces())
+    spaces = await list_all(client, resources.NAMESPACES)
     there = await list_all(client, resources.pods(""))
     pods = [one for one in there if one.status.phase not in _FINISHED]
     images = {

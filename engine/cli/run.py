@@ -106,7 +106,7 @@ async def _connected(
     session = await connect(kubeconfig, SystemClock(), stop, flags["context"])
     if session is not None and not settings.delay_cache:
         await asyncio.gather(
-            *[ask_ahead(session, one) for one in (resources.pods(), resources.nodes())]
+            *[ask_ahead(session, one) for one in (resources.pods(), resources.NODES)]
         )
     return session
 

@@ -17,15 +17,7 @@ from aiohttp import web
 from engine.clock import Clock, SystemClock
 from engine.embedded.api import Api
 from engine.embedded.errors import Object
-from engine.embedded.nodes import (
-    CPU,
-    LOAD,
-    MEMORY,
-    RECEIVE,
-    TRANSMIT,
-    SimulatedNodes,
-    SimulatedVolumes,
-)
+from engine.embedded.nodes import SERIES, SimulatedNodes, SimulatedVolumes
 from engine.embedded.resources import BY_PLURAL
 from engine.embedded.server import HOST, ApiServer
 
@@ -156,14 +148,6 @@ class EmbeddedCluster:
 # PromQL: a query is answered by which well-known series it mentions, whatever is around it.
 
 
-SERIES = (
-    ("node_network_receive", RECEIVE),
-    ("node_network_transmit", TRANSMIT),
-    ("node_cpu", CPU),
-    ("node_memory", MEMORY),
-    ("node_load", LOAD),
-)
-"""What a query may mention -> the signal that answers it. The first that fits wins."""
 EXPORTER_PORT = 9100
 
 

@@ -87,14 +87,8 @@ def pods(
     return Resource(Pod, "/api/v1/pods", field_selector=field_selector, share=share)
 
 
-def nodes() -> Resource[Node]:
-    """All nodes."""
-    return Resource(Node, "/api/v1/nodes")
-
-
-def namespaces() -> Resource[Namespace]:
-    """All namespaces."""
-    return Resource(Namespace, "/api/v1/namespaces")
+NODES: Final = Resource(Node, "/api/v1/nodes")
+NAMESPACES: Final = Resource(Namespace, "/api/v1/namespaces")
 
 
 def config_maps(namespace: str, name: str = "", label_selector: str = "") -> Resource[ConfigMap]:
@@ -155,7 +149,7 @@ KINDS: Final = (
         Wakes.SCHEDULING_POD_GROUP,
     ),
 )
-"""Nodes, pods and namespaces have handlers of their own; see `nodes`, `pods`, `namespaces`."""
+"""Nodes, pods and namespaces have handlers of their own; see `pods`."""
 
 
 def kinds_of(profiles: Iterable[Profile]) -> Sequence[Kind]:
@@ -190,7 +184,7 @@ LEASES: Final = Kind(
 )
 """Watched only where a policy reads them, as is `pods_finished`."""
 
-_OWN_HANDLERS: Final[tuple[Resource[Any], ...]] = pods(), nodes(), namespaces(), config_maps("")
+_OWN_HANDLERS: Final[tuple[Resource[Any], ...]] = pods(), NODES, NAMESPACES, config_maps("")
 _STABLE: Final = [
     kind.resource() for kind in (*KINDS, *WORKLOAD_KINDS, LEASES) if "/v1/" in kind.path
 ]

@@ -13,7 +13,7 @@ turns for ever.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -131,11 +131,8 @@ class PolicyPreemption:
             ),
             pre_enqueue=default_preemption.gate,
             post_filter=self._post_filter,
-            post_filter_key=self._post_filter_key,
+            post_filter_key=lambda pod: pod.namespace if self._alike else UNSHARED,
         )
-
-    def _post_filter_key(self, pod: PodInfo) -> Hashable:
-        return pod.namespace if self._alike else UNSHARED
 
     def decides(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Said, ...]:
         """Who may be evicted for the pod, by which rule, in this order; none: no rule says."""
@@ -163,6 +160,9 @@ class PolicyPreemption:
     def _lent(self, pod: PodInfo, _before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
         return queue_if(self._lending is not None and self._lending.gives(after, pod, snapshot))
 
+    def _hint_of(self, event: ClusterEvent) -> HintFn | None:
+        return None if event.resource is Resource.TARGET_POD else self._concerns
+
     def _rule_of(self, pod: PodInfo, snapshot: Snapshot) -> PreemptRule | None:
         subject, world = self._worlds.asked_as_any(pod, snapshot)
         return next((one for one in self._rules if one.prepare(subject, world) is not None), None)
@@ -173,9 +173,6 @@ class PolicyPreemption:
         found = self._found(pod, snapshot, rejections, what_if)
         waits = (self._moved or self._edits) and not found.nominated
         return replace(found, plugins=frozenset({NAME})) if waits else found
-
-    def _hint_of(self, event: ClusterEvent) -> HintFn | None:
-        return None if event.resource is Resource.TARGET_POD else self._concerns
 
     def _concerns(
         self, pod: PodInfo, _before: Seen, _after: Seen, snapshot: Snapshot
