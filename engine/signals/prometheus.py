@@ -45,25 +45,32 @@ class ServerAway(Exception):  # noqa: N818 - a state of the server
 
 
 class Prometheus:
-    """The server of a section; proxies and netrc of the environment are not used."""
+    """The server of a section; proxies and netrc of the environment are not used.
+
+    It is what PrometheusConnect uses of a `requests.Session`: requests leave by the loop, each
+    over a connection of its own. No redirects; an answer ends in time and in size.
+    """
 
     def __init__(self, section: PrometheusSection) -> None:
         self._section = section
-        self._session = _Session(section)
-        self._connect = PrometheusConnect(
-            url=(section.url or "").rstrip("/"),
-            session=self._session,
-            timeout=section.timeout_seconds,
-        )
+        self.most_bytes = _MOST_BYTES
+        self._authority = Path(section.ca_file or where())
+        self._stamp = -1
+        self._tls: ssl.SSLContext | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.verify = not section.insecure_skip_verify
+        self.cert = None
+        url, timeout = (section.url or "").rstrip("/"), section.timeout_seconds
+        self._connect = PrometheusConnect(url=url, session=self, timeout=timeout)
 
     def query(self, text: str, loop: asyncio.AbstractEventLoop) -> Iterable[bytes]:
-        """What it says now, in lists of JSON (see `vectors.parse_vector`); from another thread.
+        """What it says now, in lists of JSON (see `parse_vector`); from another thread.
 
         Raises:
             ServerAway: no answer, or not with anything for this question.
             Refused: any other answer without a vector.
         """
-        self._session.loop = loop
+        self._loop = loop
         self._connect.headers = self._headers()
         answer: Iterable[bytes] = self._connect.custom_query(text)
         return answer
@@ -75,22 +82,6 @@ class Prometheus:
         if section.password_file is not None:
             headers |= _basic(section.username or "", _secret("password", section.password_file))
         return headers
-
-
-class _Session:
-    """What PrometheusConnect uses of a `requests.Session`; its requests leave by the event loop.
-
-    Each has a connection of its own. No redirects or proxies; an answer ends in time and in size.
-    """
-
-    def __init__(self, section: PrometheusSection) -> None:
-        self.most_bytes = _MOST_BYTES
-        self._authority = Path(section.ca_file or where())
-        self._stamp = -1
-        self._tls: ssl.SSLContext | None = None
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.verify = not section.insecure_skip_verify
-        self.cert = None
 
     def mount(self, prefix: str, adapter: HTTPAdapter) -> None:
         """Adapters are how `requests` retries; nothing is retried here."""
@@ -113,7 +104,7 @@ class _Session:
             ServerAway: no answer, or a server error.
             Refused: any other answer.
         """
-        assert self.loop is not None
+        assert self._loop is not None
         parts = urlsplit(url)
         if parts.username is not None:
             headers = {**_basic(unquote(parts.username), unquote(parts.password or "")), **headers}
@@ -121,7 +112,7 @@ class _Session:
         channels = Channels(url, tls, most_body_bytes=self.most_bytes)
         asking = channels.ask_once(method, f"?{urlencode(params)}", headers, timeout)
         try:
-            answer, pieces = asyncio.run_coroutine_threadsafe(asking, self.loop).result()
+            answer, pieces = asyncio.run_coroutine_threadsafe(asking, self._loop).result()
         except TooLarge as error:
             raise Refused("the answer is too large") from error
         except (NotConnected, Broken, OSError, ValueError) as error:

@@ -192,7 +192,7 @@ async def test_a_bad_question_is_left_alone_and_the_others_go_on(
     async with serving(vector(a=1), answer) as bench:
         bench.store.set_specs([SPEC])
         refresher = bench.refresher()
-        refresher._server._session.most_bytes = 2000
+        refresher._server.most_bytes = 2000
         waits = []
         for _ in range(5):
             waits.append(await refresher.turn())
