@@ -62,7 +62,7 @@ from engine.queue import SchedulingQueue, SubQueue
 from engine.records import Records
 from engine.scheduler import Scheduler
 from engine.serving.server import ServerOptions
-from engine.signals.refresher import PrometheusRefresher
+from engine.signals.prometheus import PrometheusRefresher
 from engine.signals.spec import PROMETHEUS
 from engine.signals.store import SignalStore
 from engine.tasks import tasks, unless

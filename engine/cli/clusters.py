@@ -38,7 +38,7 @@ from engine.policy.bundle import Bundle
 from engine.policy.findings import new_compiler
 from engine.policy.needs import Needs
 from engine.policy.sources import Texts, policies_in
-from engine.signals.refresher import ask_once
+from engine.signals.prometheus import ask_once
 from engine.signals.spec import PROMETHEUS
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab

@@ -33,7 +33,7 @@ from engine.kube.listing import list_all
 from engine.kube.session import Session
 from engine.objects import Node
 from engine.policy.findings import new_compiler
-from engine.signals.refresher import ask_once
+from engine.signals.prometheus import ask_once
 from engine.signals.spec import SignalSpec, SignalStatus
 from engine.text.display import without_user
 

@@ -24,7 +24,7 @@ from aiohttp import web
 from engine.clock import ManualClock
 from engine.configuration.berth import PrometheusSection
 from engine.objects import Node, ObjectMeta
-from engine.signals.refresher import PrometheusRefresher
+from engine.signals.prometheus import PrometheusRefresher
 from engine.signals.spec import SignalSpec
 from engine.signals.store import SignalStore
 from engine.telemetry import Count, Telemetry
@@ -280,7 +280,7 @@ import asyncio, socket
 
 from engine.clock import SystemClock
 from engine.configuration.berth import PrometheusSection
-from engine.signals.refresher import PrometheusRefresher
+from engine.signals.prometheus import PrometheusRefresher
 from engine.signals.spec import SignalSpec
 from engine.signals.store import SignalStore
 from engine.telemetry import Telemetry
