@@ -53,10 +53,9 @@ from engine.plugins.no_nodes import SchedulingGates
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import IN_TREE
 from engine.pods.legible import as_far_as_legible
-from engine.policy.bundle import NO_POLICIES, Bundle, Refusal
+from engine.policy.bundle import NO_POLICIES, Bundle, Needs, Refusal
 from engine.policy.chain import frameworks_of, worlds_of
 from engine.policy.guard import Load
-from engine.policy.needs import Needs
 from engine.policy.shadow import Shadow
 from engine.queue import SchedulingQueue, SubQueue
 from engine.records import Records

@@ -34,9 +34,8 @@ from engine.kube.wiring import Wiring
 from engine.objects import Node, Pod
 from engine.plugins.profiles import make_profiles
 from engine.policy import chain
-from engine.policy.bundle import Bundle
+from engine.policy.bundle import Bundle, Needs
 from engine.policy.findings import new_compiler
-from engine.policy.needs import Needs
 from engine.policy.sources import Texts, policies_in
 from engine.signals.prometheus import ask_once
 from engine.signals.spec import PROMETHEUS

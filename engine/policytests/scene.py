@@ -28,7 +28,7 @@ from engine.objects.storage import CSINode
 from engine.objects.workloads import ElasticQuota, GangFailure, PodDisruptionBudget, PodGroup
 from engine.pods import podinfo
 from engine.pods.workloads import TEMPLATES, pod_of_manifest, top_owner, workload_of
-from engine.policy.needs import ATTENDABLE
+from engine.policy.bundle import ATTENDABLE
 from engine.policy.objectreads import LEASES
 from engine.policy.world import Worlds
 from engine.policytests.policies import CannotJudgeError, Used, meant

@@ -16,8 +16,7 @@ from engine.cli import main
 from engine.cli.up import options_of
 from engine.clock import SystemClock
 from engine.embedded import EmbeddedCluster
-from engine.explain.pods import explain
-from engine.explain.rendering import lines_of, object_of
+from engine.explain.pods import explain, lines_of, object_of
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import QueueTimes
