@@ -53,17 +53,16 @@ from engine.plugins.no_nodes import SchedulingGates
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import IN_TREE
 from engine.pods.legible import as_far_as_legible
-from engine.policy.bundle import NO_POLICIES, Bundle, Refusal
+from engine.policy.bundle import NO_POLICIES, Bundle, Needs, Refusal
 from engine.policy.chain import frameworks_of, worlds_of
 from engine.policy.findings import rules_of
 from engine.policy.guard import Load
-from engine.policy.needs import Needs
 from engine.policy.shadow import Shadow
 from engine.queue import SchedulingQueue, SubQueue
 from engine.records import Records
 from engine.scheduler import Scheduler
 from engine.serving.server import ServerOptions
-from engine.signals.refresher import PrometheusRefresher
+from engine.signals.prometheus import PrometheusRefresher
 from engine.signals.spec import PROMETHEUS
 from engine.signals.store import SignalStore
 from engine.tasks import tasks, unless
@@ -440,8 +439,8 @@ class App:
         self._pods = pods, sharing
         self._report_again = lambda: handlers.pods.report_again(pods.objects.values())
         reflectors: list[Reflector[Any]] = [
-            Reflector(session, resources.namespaces(), handlers.namespaces, wiring),
-            Reflector(session, resources.nodes(), handlers.nodes, wiring),
+            Reflector(session, resources.NAMESPACES, handlers.namespaces, wiring),
+            Reflector(session, resources.NODES, handlers.nodes, wiring),
             pods,
         ]
         for kind in self._kinds:

@@ -18,7 +18,7 @@ from engine.clusterevents import Place, place_of
 from engine.kube.client import KubeClient
 from engine.kube.errors import KubeError
 from engine.kube.listing import each
-from engine.kube.resources import nodes, pods
+from engine.kube.resources import NODES, pods
 from engine.kube.wiring import Wiring
 from engine.queue import SchedulingQueue
 from engine.tasks import in_thread
@@ -95,7 +95,7 @@ class Comparer:
         return found
 
     async def _theirs(self, client: KubeClient) -> Holdings:
-        found = {f"node {node.metadata.name}": _THERE async for node in each(client, nodes())}
+        found = {f"node {node.metadata.name}": _THERE async for node in each(client, NODES)}
         async for pod in each(client, pods()):
             place = place_of(pod, self.scheduler_names)
             if place is not Place.NEITHER:

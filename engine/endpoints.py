@@ -31,18 +31,8 @@ from engine.policy.shadow import Shadow
 from engine.queue import SchedulingQueue, SubQueue
 from engine.records import Records
 from engine.scheduler import Scheduler
+from engine.serving import server as serving
 from engine.serving.exposition import CONTENT_TYPE, exposition, measure_process
-from engine.serving.server import (
-    PING,
-    Call,
-    Check,
-    NoSuchPageError,
-    Page,
-    Query,
-    Server,
-    ServerOptions,
-    Site,
-)
 from engine.signals.spec import SignalStatus
 from engine.signals.store import SignalStore
 from engine.telemetry import Labels, Telemetry
@@ -77,9 +67,9 @@ class Endpoints:
     reflectors: Sequence[Reflector[Any]] = ()
     watched: Callable[[], Sequence[Reflector[Any]]] = tuple
     """Those of what policies read beside that."""
-    calls: Mapping[str, Call] = field(default_factory=dict)
+    calls: Mapping[str, serving.Call] = field(default_factory=dict)
     """The calls of another scheduler, by path."""
-    server: Server | None = None
+    server: serving.Server | None = None
     ending: Callable[[], bool] = lambda: False
     """Whether the process ends."""
 
@@ -89,24 +79,24 @@ class Endpoints:
         self._measure()
 
     @property
-    def site(self) -> Site:
+    def site(self) -> serving.Site:
         """All checks, metrics and pages."""
-        ping = (PING,)
-        elects = (Check("leaderElection", self._lease_overdue),)
+        ping = (serving.PING,)
+        elects = (serving.Check("leaderElection", self._lease_overdue),)
         ready = (
-            Check("sched-handler-sync", self._not_synced),
-            Check("watches", lambda: "; ".join(self._silent())),
-            Check("policies", lambda: self.in_force.not_ready if self.in_force else ""),
-            Check("shutdown", lambda: "the process is ending" if self.ending() else ""),
+            serving.Check("sched-handler-sync", self._not_synced),
+            serving.Check("watches", lambda: "; ".join(self._silent())),
+            serving.Check("policies", lambda: self.in_force.not_ready if self.in_force else ""),
+            serving.Check("shutdown", lambda: "the process is ending" if self.ending() else ""),
         )
         checks = {"livez": ping, "healthz": ping + elects, "readyz": ping + elects + ready}
         pages = {
-            "/metrics": Page(CONTENT_TYPE, lambda _: exposition(self.telemetry.families())),
-            "/configz": Page(_JSON, lambda _: _json(configuration(self.settings))),
-            "/statusz": Page(_TEXT, self._status_page),
-            "/debug/decisions": Page(_JSON, self._decisions),
+            "/metrics": serving.Page(CONTENT_TYPE, lambda _: exposition(self.telemetry.families())),
+            "/configz": serving.Page(_JSON, lambda _: _json(configuration(self.settings))),
+            "/statusz": serving.Page(_TEXT, self._status_page),
+            "/debug/decisions": serving.Page(_JSON, self._decisions),
         }
-        return Site(dict(checks), pages, dict(self.calls))
+        return serving.Site(dict(checks), pages, dict(self.calls))
 
     def joined(self, session: Session, elector: Elector) -> None:
         """The API server is connected: it says who may read what."""
@@ -221,7 +211,7 @@ class Endpoints:
 
     # ---- pages -------------------------------------------------------------------------------
 
-    def _decisions(self, query: Query) -> str:
+    def _decisions(self, query: serving.Query) -> str:
         """`?pod=NAMESPACE/NAME`, or the newest ones."""
         pod = query.get("pod")
         if pod is None:
@@ -232,7 +222,9 @@ class Endpoints:
             same = found is not None and found["uid"] == waits["uid"]
             found = {**(found if found is not None and same else {"pod": pod}), "waits": waits}
         if found is None:
-            raise NoSuchPageError(f"no decision about {pod} (NAMESPACE/NAME) is kept{self._who()}")
+            raise serving.NoSuchPageError(
+                f"no decision about {pod} (NAMESPACE/NAME) is kept{self._who()}"
+            )
         return _json(found)
 
     def _waits(self, pod: str) -> dict[str, Any] | None:
@@ -299,7 +291,7 @@ class Endpoints:
         }
         return status
 
-    def _status_page(self, query: Query) -> str:
+    def _status_page(self, query: serving.Query) -> str:
         if query.get("format") == "json":
             return _json(self.status())
         shown = self.status() | {"paths": [] if self.server is None else self.server.paths}
@@ -310,7 +302,7 @@ class Endpoints:
 
 @contextlib.asynccontextmanager
 async def served(
-    options: ServerOptions | None, endpoints: Endpoints, stop: asyncio.Event, *, host: str
+    options: serving.ServerOptions | None, endpoints: Endpoints, stop: asyncio.Event, *, host: str
 ) -> AsyncIterator[None]:
     """The endpoints are behind a server meanwhile, if there are options for one.
 
@@ -321,7 +313,7 @@ async def served(
     if options is None:
         yield
         return
-    endpoints.server = Server(options, endpoints.site, endpoints.clock, host=host)
+    endpoints.server = serving.Server(options, endpoints.site, endpoints.clock, host=host)
     async with endpoints.server.running():
         yield
 

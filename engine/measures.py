@@ -12,31 +12,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from engine import telemetry as names
 from engine.clock import Clock
 from engine.framework.decision import Placed
 from engine.framework.edge import BindOutcome
 from engine.queue import QueuedPod
-from engine.telemetry import (
-    ALGORITHM_SECONDS,
-    ATTEMPT_SECONDS,
-    ATTEMPTS,
-    PERMIT_SECONDS,
-    POD_ATTEMPTS,
-    POINT_SECONDS,
-    PREEMPTION_ATTEMPTS,
-    PREEMPTION_VICTIMS,
-    RULE_REJECTIONS,
-    SLI_SECONDS,
-    Count,
-    Telemetry,
-)
 
 _RULE: Final = re.compile(r"\(([^()\s]+):(\d+)\)$")
 """File and line at the end of a rule's reason; see `policy.plugin`."""
 _MOST_ATTEMPTS: Final = 14
-_BINDINGS: Final = dict.fromkeys(BindOutcome, Count.BINDINGS_REFUSED) | {
-    BindOutcome.BOUND: Count.BINDINGS_WRITTEN,
-    BindOutcome.UNKNOWN: Count.BINDINGS_UNKNOWN,
+_BINDINGS: Final = dict.fromkeys(BindOutcome, names.Count.BINDINGS_REFUSED) | {
+    BindOutcome.BOUND: names.Count.BINDINGS_WRITTEN,
+    BindOutcome.UNKNOWN: names.Count.BINDINGS_UNKNOWN,
 }
 
 
@@ -52,33 +39,33 @@ class Result(StrEnum):
 class Measures:
     """Turns what happens to pods into metrics."""
 
-    telemetry: Telemetry
+    telemetry: names.Telemetry
     clock: Clock
 
     def decided(self, placed: Placed) -> None:
         """A decision was made."""
-        self.telemetry.observe(ALGORITHM_SECONDS, placed.seconds)
+        self.telemetry.observe(names.ALGORITHM_SECONDS, placed.seconds)
         decision = placed.decision
         if decision.rescue is not None:
-            self.telemetry.count(PREEMPTION_ATTEMPTS)
+            self.telemetry.count(names.PREEMPTION_ATTEMPTS)
         if decision.fit_error is not None:
             rules = {_RULE.search(reason) for reason in decision.fit_error.reasons}
             for policy, line in {(rule[1], rule[2]) for rule in rules if rule}:
-                self.telemetry.count(RULE_REJECTIONS, policy, line)
+                self.telemetry.count(names.RULE_REJECTIONS, policy, line)
 
     def ended(self, queued: QueuedPod, result: Result) -> None:
         """An attempt that began at `queued.tried_at` ended."""
         profile = queued.pod.pod.spec.scheduler_name
         seconds = self.clock.monotonic() - queued.tried_at
-        self.telemetry.count(ATTEMPTS, result, profile)
-        self.telemetry.observe(ATTEMPT_SECONDS, seconds, result, profile)
+        self.telemetry.count(names.ATTEMPTS, result, profile)
+        self.telemetry.observe(names.ATTEMPT_SECONDS, seconds, result, profile)
         if result is Result.SCHEDULED:
             attempts = queued.attempts
             word = str(attempts) if attempts <= _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS + 1}+"
             since = queued.added_at if queued.first_attempt_at is None else queued.first_attempt_at
             waited = max(0.0, self.clock.time() - since)
-            self.telemetry.observe(SLI_SECONDS, waited, word)
-            self.telemetry.observe(POD_ATTEMPTS, attempts)
+            self.telemetry.observe(names.SLI_SECONDS, waited, word)
+            self.telemetry.observe(names.POD_ATTEMPTS, attempts)
 
     def bound(self, outcome: BindOutcome) -> None:
         """A binding ended."""
@@ -86,23 +73,23 @@ class Measures:
 
     def put_off(self) -> None:
         """A binding was put off; its attempt counts as an error."""
-        self.telemetry.add(Count.BINDINGS_PUT_OFF)
+        self.telemetry.add(names.Count.BINDINGS_PUT_OFF)
 
     def held(self) -> None:
         """A pod begins to wait in permit."""
-        self.telemetry.add(Count.PODS_HELD)
+        self.telemetry.add(names.Count.PODS_HELD)
 
     def waited(self, since: float, result: str) -> None:
         """A pod that had waited in permit since a monotonic time was released or rejected."""
-        self.telemetry.observe(PERMIT_SECONDS, self.clock.monotonic() - since, result)
+        self.telemetry.observe(names.PERMIT_SECONDS, self.clock.monotonic() - since, result)
 
     def point(self, queued: QueuedPod, point: str, began: float, *, well: bool) -> None:
         """An extension point that began at a monotonic time has ended."""
         seconds = self.clock.monotonic() - began
         status = "Success" if well else "Error"
         profile = queued.pod.pod.spec.scheduler_name
-        self.telemetry.observe(POINT_SECONDS, seconds, point, status, profile)
+        self.telemetry.observe(names.POINT_SECONDS, seconds, point, status, profile)
 
     def evicting(self, victims: int) -> None:
         """So many pods were chosen to be evicted for one."""
-        self.telemetry.observe(PREEMPTION_VICTIMS, victims)
+        self.telemetry.observe(names.PREEMPTION_VICTIMS, victims)

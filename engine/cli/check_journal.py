@@ -26,7 +26,7 @@ from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot
 from engine.journal.replay import replay
 from engine.pods.podinfo import PodInfo
-from engine.policy.needs import Needs, needs_of
+from engine.policy.bundle import Needs, needs_of
 from engine.text.display import plain
 
 _RULE: Final = re.compile(r"\((\S+):(\d+)\)$")

@@ -31,18 +31,17 @@ from engine.kube.errors import NotFound, StatusError
 from engine.kube.keeper import Keeper
 from engine.kube.listing import list_all
 from engine.kube.reflector import Reflector
-from engine.kube.resources import kinds_of, namespaces, nodes, pods
+from engine.kube.resources import NAMESPACES, NODES, kinds_of, pods
 from engine.kube.session import Session
 from engine.kube.sharing import PodSharing
 from engine.kube.wiring import Wiring
 from engine.objects import Condition, ConfigMap, Node, Pod
 from engine.plugins.profiles import make_profiles
 from engine.policy import chain
-from engine.policy.bundle import Bundle
+from engine.policy.bundle import Bundle, Needs
 from engine.policy.findings import new_compiler
-from engine.policy.needs import Needs
 from engine.policy.sources import Texts, policies_in
-from engine.signals.refresher import ask_once
+from engine.signals.prometheus import ask_once
 from engine.signals.spec import PROMETHEUS
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab
@@ -115,7 +114,7 @@ async def from_server(
     notes: list[str] = []
     kubeconfig = kubeconfig or settings.kubeconfig
     async with await Session.connect(kubeconfig, context, clock=clock) as session:
-        hosts = await list_all(session, nodes())
+        hosts = await list_all(session, NODES)
         there = await list_all(session, pods())
         named, key = _USUAL_CONFIG
         text = None if config else (await _data_of(named, session) or {}).get(key)
@@ -129,7 +128,7 @@ async def from_server(
             settings = settings.model_copy(update={"berth": berth})
             notes.append(f"no policies given: those of ConfigMap {policies.config_map} are asked")
         frameworks, bundle = await _rules(session, settings, (len(hosts), len(there)), notes)
-        objects: list[Any] = [*await list_all(session, namespaces()), *hosts]
+        objects: list[Any] = [*await list_all(session, NAMESPACES), *hosts]
         for kind in kinds_of([one.profile for one in frameworks]):
             try:
                 objects += await list_all(session, kind.resource())

@@ -24,8 +24,7 @@ from engine.cli.manifests import Objects
 from engine.clock import SystemClock
 from engine.objects import ObjectMeta, Pod
 from engine.pods.podinfo import make_pod_info
-from engine.policy.subject import PodSubject
-from engine.policy.world import DEFAULT_GPUS, Worlds
+from engine.policy.world import DEFAULT_GPUS, PodSubject, Worlds
 from engine.simulate.samples import Samples
 from engine.text.display import LINE, plain, takes_color
 

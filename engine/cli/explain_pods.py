@@ -22,8 +22,16 @@ from engine.cli.replay import frameworks_of
 from engine.cli.settings import with_flags
 from engine.configuration.settings import ConfigError, load
 from engine.explain.gangs import group_of, start_of
-from engine.explain.pods import Explanation, Guest, explain, guests
-from engine.explain.rendering import lines_of, lines_of_node, object_of, object_of_node
+from engine.explain.pods import (
+    Explanation,
+    Guest,
+    explain,
+    guests,
+    lines_of,
+    lines_of_node,
+    object_of,
+    object_of_node,
+)
 from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Snapshot
 from engine.journal.replay import replay

@@ -16,17 +16,7 @@ from dsl import ir
 from dsl.diagnostics import render
 from dsl.plan import Plan
 from engine.cli.check import beside, expanded, read
-from engine.policy.affinity import (
-    EVERYWHERE,
-    NAME_FIELD,
-    Said,
-    Term,
-    Terms,
-    Unsaid,
-    both,
-    said,
-    text_of,
-)
+from engine.policy import affinity
 from engine.policy.findings import new_compiler, rules_of
 from engine.text.display import takes_color
 from engine.text.documents import Dumper
@@ -49,20 +39,23 @@ def command(files: tuple[Path, ...]) -> None:
         click.echo(render(errors, color=takes_color(sys.stderr)), nl=False, err=True)
         sys.exit(1)
     plans = [plan for plan in result.plans if plan.mode == "enforce"]
-    each = [_by(plan, said(rule)) for plan in plans for rule in plan.filters]
-    text = as_yaml([one for one in each if isinstance(one, Said)])
+    each = [_by(plan, affinity.said(rule)) for plan in plans for rule in plan.filters]
+    text = as_yaml([one for one in each if isinstance(one, affinity.Said)])
     click.echo(text, nl=False)
-    unsaid = [one for one in each if not isinstance(one, Said)]
+    unsaid = [one for one in each if not isinstance(one, affinity.Said)]
     others = [rule for plan in plans for rule in rules_of(plan) if rule not in plan.filters]
-    for one in (*unsaid, *(Unsaid(rule, rule.span, "it is not a filter") for rule in others)):
+    for one in (
+        *unsaid,
+        *(affinity.Unsaid(rule, rule.span, "it is not a filter") for rule in others),
+    ):
         click.echo(_told(one), err=True)
     if unsaid or _TOO_MANY in text:
         sys.exit(1)
 
 
-def _by(plan: Plan, one: Said | Unsaid) -> Said | Unsaid:
+def _by(plan: Plan, one: affinity.Said | affinity.Unsaid) -> affinity.Said | affinity.Unsaid:
     """A condition with names of its policy's own (`let`, `param`) says of which policy it is."""
-    if isinstance(one, Unsaid) or one.guard is None:
+    if isinstance(one, affinity.Unsaid) or one.guard is None:
         return one
     if "$" not in one.guard and not ir.has(ir.Named, one.rule.core.guard):
         return one
@@ -73,19 +66,19 @@ def _by(plan: Plan, one: Said | Unsaid) -> Said | Unsaid:
     return replace(one, guard=f"{one.guard}, as in: {of}")
 
 
-def _told(one: Unsaid) -> str:
-    part = text_of(one.rule, one.span)
+def _told(one: affinity.Unsaid) -> str:
+    part = affinity.text_of(one.rule, one.span)
     where = f"{one.rule.source.name}:{one.rule.line}"
     about = "" if one.span == one.rule.span else f"`{part}`: "
     return f"{where}: not exported: {about}{one.why}"
 
 
-def as_yaml(rules: Sequence[Said]) -> str:
+def as_yaml(rules: Sequence[affinity.Said]) -> str:
     """The documents, by the pods that they are for; a rule for all pods is in each of them."""
     return "---\n".join(_documents(rules))
 
 
-def _documents(rules: Sequence[Said]) -> Iterator[str]:
+def _documents(rules: Sequence[affinity.Said]) -> Iterator[str]:
     guards = sorted(dict.fromkeys(one.guard for one in rules), key=lambda one: one is not None)
     several = sum(guard is not None for guard in guards) > 1
     for guard in guards:
@@ -93,7 +86,7 @@ def _documents(rules: Sequence[Said]) -> Iterator[str]:
         yield _document(guard, group, several=several and guard is not None)
 
 
-def _document(guard: str | None, group: Sequence[Said], *, several: bool) -> str:
+def _document(guard: str | None, group: Sequence[affinity.Said], *, several: bool) -> str:
     lines = [f"# {one.rule.source.name}:{one.rule.line}: {_first(one.rule.text)}" for one in group]
     lines.append(f"# Put it on {'all pods' if guard is None else f'the pods with: {guard}'}")
     if several:
@@ -111,22 +104,22 @@ def _document(guard: str | None, group: Sequence[Said], *, several: bool) -> str
         lines.append("# Nothing to put there: all nodes are allowed.")
         return "\n".join([*lines, ""])
     required = {"nodeSelectorTerms": [_term(term) for term in terms]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-    text = yaml.dump({"affinity": affinity}, Dumper=Dumper, sort_keys=False)
+    of_nodes = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    text = yaml.dump({"affinity": of_nodes}, Dumper=Dumper, sort_keys=False)
     return "\n".join([*lines, text])
 
 
-def _together(group: Iterable[Said]) -> Terms | None:
-    terms: Terms | None = EVERYWHERE
+def _together(group: Iterable[affinity.Said]) -> affinity.Terms | None:
+    terms: affinity.Terms | None = affinity.EVERYWHERE
     for one in group:
-        terms = None if terms is None else both(terms, one.terms)
+        terms = terms and affinity.both(terms, one.terms)
     return terms
 
 
-def _term(term: Term) -> dict[str, Any]:
+def _term(term: affinity.Term) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for one in term:
-        where = "matchFields" if one.key == NAME_FIELD else "matchExpressions"
+        where = "matchFields" if one.key == affinity.NAME_FIELD else "matchExpressions"
         values = {"values": list(one.values)} if one.values else {}
         entry = {"key": one.key, "operator": one.operator, **values}
         found.setdefault(where, []).append(entry)

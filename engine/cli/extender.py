@@ -14,13 +14,7 @@ from engine.cli.loop import run_until_told
 from engine.cli.refusals import reported
 from engine.cli.settings import warn_of_folder, with_flags
 from engine.clock import SystemClock
-from engine.configuration.scheduler import (
-    EnabledPlugin,
-    LeaderElection,
-    PluginsDocument,
-    PluginSet,
-    ProfileDocument,
-)
+from engine.configuration import scheduler
 from engine.configuration.settings import ConfigError, load, parse
 from engine.extenders.server import PATHS, unsaid
 from engine.policy.bundle import Bundle
@@ -87,19 +81,19 @@ def _options(flags: dict[str, Any]) -> RunOptions:
             "there are no policies to serve: give --policies, --policy-configmap or --config"
         )
     warn_of_folder(settings.berth.policies.dir)
-    none = PluginSet(disabled=[EnabledPlugin(name="*")])
-    only = PluginsDocument(
+    none = scheduler.PluginSet(disabled=[scheduler.EnabledPlugin(name="*")])
+    only = scheduler.PluginsDocument(
         multi_point=none,
-        queue_sort=PluginSet(enabled=[EnabledPlugin(name="PrioritySort")]),
-        bind=PluginSet(enabled=[EnabledPlugin(name="DefaultBinder")]),
+        queue_sort=scheduler.PluginSet(enabled=[scheduler.EnabledPlugin(name="PrioritySort")]),
+        bind=scheduler.PluginSet(enabled=[scheduler.EnabledPlugin(name="DefaultBinder")]),
     )
     of = {"schedulerName": flags["scheduler_name"], "plugins": only}
-    profile = parse("--scheduler-name", ProfileDocument, of)
+    profile = parse("--scheduler-name", scheduler.ProfileDocument, of)
     settings = settings.model_copy(
         update={
             "profiles": (profile,),
             "extenders": (),
-            "election": LeaderElection(leader_elect=False),
+            "election": scheduler.LeaderElection(leader_elect=False),
             "delay_cache": False,
         }
     )

@@ -35,7 +35,7 @@ from engine.kube.session import Session
 from engine.objects import Node
 from engine.policy.bundle import compile_settings
 from engine.policy.findings import new_compiler
-from engine.signals.refresher import ask_once
+from engine.signals.prometheus import ask_once
 from engine.signals.spec import SignalSpec, SignalStatus
 from engine.text.display import without_user
 
@@ -109,7 +109,7 @@ async def _ask(
     specs: Sequence[MetricSpec],
 ) -> dict[str, Any]:
     async with await Session.connect(kubeconfig, context) as session:
-        nodes = await list_all(session, resources.nodes())
+        nodes = await list_all(session, resources.NODES)
         found = await take(session, nodes)
         if section.url is not None:
             found["metrics"] = await ask_metrics(section, specs, nodes)
@@ -158,7 +158,7 @@ async def take(client: KubeClient, nodes: Sequence[Node]) -> dict[str, Any]:
     Raises:
         KubeError: the server cannot be asked.
     """
-    spaces = await list_all(client, resources.namespaces())
+    spaces = await list_all(client, resources.NAMESPACES)
     there = await list_all(client, resources.pods(""))
     pods = [one for one in there if one.status.phase not in _FINISHED]
     images = {

@@ -106,7 +106,7 @@ async def _connected(
     kubeconfig = flags["kubeconfig"] or settings.kubeconfig
     session = await connect(kubeconfig, SystemClock(), stop, flags["context"])
     if session is not None and not settings.delay_cache:
-        await unless(stop, ask_ahead(session, resources.pods(), resources.nodes()))
+        await unless(stop, ask_ahead(session, resources.pods(), resources.NODES))
     return session
 
 

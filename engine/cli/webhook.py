@@ -18,8 +18,7 @@ from engine.configuration.settings import ConfigError, load
 from engine.pods.selectors import SelectorError
 from engine.serving.certificates import CertificateError
 from engine.serving.server import ListenError, ServerOptions
-from engine.webhook.process import PORT, Webhook, WebhookOptions
-from engine.webhook.registration import Place, webhooks
+from engine.webhook.process import PORT, Place, Webhook, WebhookOptions, webhooks
 
 
 @click.command("webhook", help="Run the webhook that checks policies as they are applied.")

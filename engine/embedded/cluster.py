@@ -17,19 +17,12 @@ from aiohttp import web
 from engine.clock import Clock, SystemClock
 from engine.embedded.api import Api
 from engine.embedded.errors import Object
-from engine.embedded.nodes import (
-    CPU,
-    LOAD,
-    MEMORY,
-    RECEIVE,
-    TRANSMIT,
-    SimulatedNodes,
-    SimulatedVolumes,
-)
+from engine.embedded.nodes import SERIES, SimulatedNodes, SimulatedVolumes
 from engine.embedded.resources import BY_PLURAL
 from engine.embedded.server import HOST, ApiServer
 
 PROMETHEUS_ROOT = "prometheus"
+EXPORTER_PORT = 9100
 
 
 class Pace(msgspec.Struct, frozen=True):
@@ -66,16 +59,16 @@ class EmbeddedCluster:
 
         `port` 0 takes a free one.
         """
-        clock, random = clock or SystemClock(), Random(seed)
+        self._clock = clock = clock or SystemClock()
+        random = Random(seed)
         self.api = Api(clock=clock, random=random)
         self.nodes = SimulatedNodes(self.api, count=nodes, random=random)
         self.volumes = SimulatedVolumes(self.api)
-        prometheus = PrometheusApi(self.nodes, clock)
         self._server = ApiServer(
             self.api,
             clock=clock,
             bookmark_seconds=pace.bookmark_seconds,
-            mounts={PROMETHEUS_ROOT: prometheus.handle},
+            mounts={PROMETHEUS_ROOT: self._prometheus},
         )
         self._port = port
         self._pace = pace
@@ -151,31 +144,13 @@ class EmbeddedCluster:
         items = self.api.collection(BY_PLURAL[plural]).items
         return [version.object for version in items.values()]
 
+    # ---- Prometheus
 
-# ---- Prometheus' query API for the simulated nodes: a query in, an instant vector out. Reads no
-# PromQL: a query is answered by which well-known series it mentions, whatever is around it.
+    async def _prometheus(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
+        """Prometheus' query API for the simulated nodes; `path` is relative to the mount.
 
-
-SERIES = (
-    ("node_network_receive", RECEIVE),
-    ("node_network_transmit", TRANSMIT),
-    ("node_cpu", CPU),
-    ("node_memory", MEMORY),
-    ("node_load", LOAD),
-)
-"""What a query may mention -> the signal that answers it. The first that fits wins."""
-EXPORTER_PORT = 9100
-
-
-class PrometheusApi:
-    """The part of Prometheus' HTTP API that a client of instant queries uses."""
-
-    def __init__(self, nodes: SimulatedNodes, clock: Clock) -> None:
-        self._nodes = nodes
-        self._clock = clock
-
-    async def handle(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
-        """Answer one request; `path` is relative to the mount."""
+        Reads no PromQL: a query is answered by which well-known series it mentions.
+        """
         match path:
             case "api/v1/query":
                 parameters = dict(request.query)
@@ -196,7 +171,7 @@ class PrometheusApi:
             return _json(error, status=400)
         signal = next((signal for name, signal in SERIES if name in query), None)
         now = self._clock.time()
-        walks = self._nodes.signals[signal] if signal is not None else {}
+        walks = self.nodes.signals[signal] if signal is not None else {}
         vector = [
             {
                 "metric": {

@@ -45,6 +45,14 @@ FULL: Mapping[str, float] = {
     LOAD: 16.0,
 }
 """The top of each signal's range: bytes/s, bytes/s, shares of 1, load average."""
+SERIES = (
+    ("node_network_receive", RECEIVE),
+    ("node_network_transmit", TRANSMIT),
+    ("node_cpu", CPU),
+    ("node_memory", MEMORY),
+    ("node_load", LOAD),
+)
+"""What a query may mention -> the signal that answers it. The first that fits wins."""
 
 
 class Walk(msgspec.Struct):

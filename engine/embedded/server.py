@@ -15,12 +15,11 @@ import msgspec
 from aiohttp import ClientConnectionResetError, web
 
 from engine.clock import Clock
-from engine.embedded import errors, protobuf, resources
+from engine.embedded import errors, kubectl, resources
 from engine.embedded.api import Api
 from engine.embedded.errors import ApiError, Object, bad_request
 from engine.embedded.resources import BY_PATH, Resource, unchanged
 from engine.embedded.store import Change, Key, Version
-from engine.embedded.tables import table
 from engine.pods.selectors import SelectorError, read_selector
 from engine.text import wire
 
@@ -234,7 +233,7 @@ class ApiServer:
 
     def _table(self, target: Target, versions: Iterable[Version], revision: int) -> Object:
         items = [version.object for version in versions]
-        return table(target.resource.plural, items, self._clock.time(), revision)
+        return kubectl.table(target.resource.plural, items, self._clock.time(), revision)
 
     def _check_revision(self, wanted: int) -> None:
         current = self._api.store.revision
@@ -361,7 +360,7 @@ async def _body(request: web.BaseRequest) -> bytes:
             message = f"Request entity too large: limit is {BODY_BYTES}"
             raise ApiError(413, "RequestEntityTooLarge", message)
     if request.content_type == PROTOBUF and body:
-        return _encode(protobuf.decode(bytes(body)))
+        return _encode(kubectl.decode(bytes(body)))
     return bytes(body)
 
 

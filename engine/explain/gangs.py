@@ -11,19 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engine import gangplan
 from engine.cache import Cache
 from engine.collective.packing import at_once
 from engine.framework.gang import Membership
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot
-from engine.gangplan import (
-    MOST_DOMAINS,
-    Rehearsal,
-    Together,
-    Unpromised,
-    domain_of_affinity,
-    plan,
-)
 from engine.pods.podinfo import PodInfo
 
 
@@ -107,12 +100,14 @@ def start_of(
     homes: Sequence[int] | None = snapshot.pods.node[list(gang.mates())].tolist()
     most, column = group.reserved, gang.domain
 
-    def fits(domains: Together) -> bool:
+    def fits(domains: gangplan.Together) -> bool:
         nonlocal most
-        rehearsal = Rehearsal(group.pods, cache, newest, lambda _: framework)
-        with Unpromised(cache, group.pods):
+        rehearsal = gangplan.Rehearsal(group.pods, cache, newest, lambda _: framework)
+        with gangplan.Unpromised(cache, group.pods):
             found = at_once(
-                plan(group.pods, group.wanted, newest, rehearsal, lambda _: framework, domains)
+                gangplan.plan(
+                    group.pods, group.wanted, newest, rehearsal, lambda _: framework, domains
+                )
             )
         most = max(most, group.reserved + len(found.rows))
         return found.enough and 0 in found.rows
@@ -121,12 +116,12 @@ def start_of(
     if column is None and fits(None):
         rows |= set(np.flatnonzero(snapshot.nodes.present).tolist())
     elif column is None:
-        column, homes = domain_of_affinity(group.pods, snapshot), None
+        column, homes = gangplan.domain_of_affinity(group.pods, snapshot), None
         if column is not None and not fits((column, homes)):
             column = None  # in none of them, then: there may be one a node
     codes = np.empty(0, np.int32) if column is None else column
     each = np.unique(codes[codes >= 0])
-    for code in (each[:MOST_DOMAINS] if gang.domain is None else each).tolist():
+    for code in (each[: gangplan.MOST_DOMAINS] if gang.domain is None else each).tolist():
         inside = codes == code
         if fits((np.where(inside, codes, -1).astype(np.int32), homes)):
             rows |= set(np.flatnonzero(inside).tolist())

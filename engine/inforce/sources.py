@@ -19,17 +19,9 @@ from engine.framework.effects import Emit
 from engine.kube.resources import Resource, config_maps
 from engine.objects import ConfigMap, ObjectMeta
 from engine.pods.selectors import read_selector
+from engine.policy import sources
 from engine.policy.bundle import Bundle, file_of, in_a_line
 from engine.policy.reloader import Reloader
-from engine.policy.sources import (
-    ConfigMapSource,
-    FolderSource,
-    SelectedSources,
-    Source,
-    Texts,
-    selected_source,
-    title_of,
-)
 from engine.policy.tenants import Tenants
 
 log = logging.getLogger(__name__)
@@ -57,31 +49,33 @@ class ConfiguredSources:
         self._reloader = reloader
         self._owners = owners
         self._wake = wake
-        self._named: dict[str, Source] = {}
-        self.watched: list[tuple[Resource[ConfigMap], ConfigMapSource | SelectedSources]] = []
-        self.folders: list[FolderSource] = []
+        self._named: dict[str, sources.Source] = {}
+        self.watched: list[
+            tuple[Resource[ConfigMap], sources.ConfigMapSource | sources.SelectedSources]
+        ] = []
+        self.folders: list[sources.FolderSource] = []
         selected = [one for one in policies.all_sources if one.selector is not None]
         for section in policies.all_sources:
             folder = section.folder if policies.in_folders else ""
             names = frozenset(section.profiles)
             if section.config_map is not None:
                 namespace, _, name = section.config_map.partition("/")
-                source = Source(title_of(namespace, name), folder, names)
+                source = sources.Source(sources.title_of(namespace, name), folder, names)
                 self._named[section.config_map] = source
                 reloader.expect(source)
                 config_map = config_maps(namespace, name)
                 self.watched.append((config_map, self._of(source, namespace, name)))
             elif section.dir is not None:
-                source = Source(f"folder {section.dir}", folder, names)
+                source = sources.Source(f"folder {section.dir}", folder, names)
                 reloader.expect(source)
                 offer = partial(self._offer, source)
-                self.folders.append(FolderSource(Path(section.dir), offer, clock))
+                self.folders.append(sources.FolderSource(Path(section.dir), offer, clock))
         for section in selected:
             assert section.namespace is not None
             listed = partial(self._listed, f"{section.selector} in {section.namespace}")
             reloader.await_listed(*listed.args)
             # A source without rules in force leaves nothing behind that has to be mended.
-            handler = SelectedSources(
+            handler = sources.SelectedSources(
                 self._selected, self._leave, listed, lambda gone: gone.title in reloader.kept()
             )
             resource = config_maps(section.namespace, label_selector=section.selector or "")
@@ -90,16 +84,16 @@ class ConfiguredSources:
             resource = config_maps("", policies.tenants.config_map)
             self.watched.append((resource, tenants.handler(owners.made, owners.gone)))
 
-    def _of(self, source: Source, namespace: str, name: str) -> ConfigMapSource:
-        made = ConfigMapSource(namespace, name, partial(self._offer, source))
+    def _of(self, source: sources.Source, namespace: str, name: str) -> sources.ConfigMapSource:
+        made = sources.ConfigMapSource(namespace, name, partial(self._offer, source))
         self._owners.made(made)
         return made
 
-    def _selected(self, namespace: str, name: str) -> ConfigMapSource | None:
+    def _selected(self, namespace: str, name: str) -> sources.ConfigMapSource | None:
         """A source for a ConfigMap that a selector found; None: it is one by its name already."""
         if f"{namespace}/{name}" in self._named:
             return None
-        return self._of(selected_source(namespace, name), namespace, name)
+        return self._of(sources.selected_source(namespace, name), namespace, name)
 
     def _listed(self, selection: str, found: int) -> None:
         if not found:
@@ -107,7 +101,7 @@ class ConfiguredSources:
         self._reloader.listed(selection)
         self._wake()
 
-    def source_of(self, meta: ObjectMeta) -> Source | None:
+    def source_of(self, meta: ObjectMeta) -> sources.Source | None:
         """The source that a ConfigMap of this name and these labels is; None: it is none.
 
         Raises:
@@ -119,20 +113,22 @@ class ConfiguredSources:
         for one in self._policies.all_sources:
             chosen = one.selector is not None and one.namespace == meta.namespace
             if chosen and read_selector(one.selector or "").matches(meta.labels or {}):
-                return selected_source(meta.namespace, meta.name)
+                return sources.selected_source(meta.namespace, meta.name)
         tenant = self._policies.tenant_of(f"{meta.namespace}/{meta.name}/")
-        return selected_source(tenant, meta.name, tenant) if tenant else None
+        return sources.selected_source(tenant, meta.name, tenant) if tenant else None
 
-    def is_named(self, source: Source) -> bool:
+    def is_named(self, source: sources.Source) -> bool:
         """Whether the configuration names the ConfigMap, and does not select it."""
         return source in self._named.values()
 
-    def _leave(self, gone: ConfigMapSource) -> None:
+    def _leave(self, gone: sources.ConfigMapSource) -> None:
         self._owners.gone(gone)
-        self._reloader.leave(Source(gone.title))
+        self._reloader.leave(sources.Source(gone.title))
         self._wake()
 
-    def _offer(self, source: Source, files: Texts | None, passed_over: tuple[str, ...]) -> None:
+    def _offer(
+        self, source: sources.Source, files: sources.Texts | None, passed_over: tuple[str, ...]
+    ) -> None:
         self._reloader.offer(source, files, passed_over)
         self._wake()
 
@@ -147,17 +143,17 @@ class Owners:
         self._events: EventSink | None = None
         self._leads: Callable[[], bool] = lambda: True
         self._untold: dict[str, Emit] = {}
-        self._config_maps: dict[str, ConfigMapSource] = {}
+        self._config_maps: dict[str, sources.ConfigMapSource] = {}
 
     def connect(self, events: EventSink | None, leads: Callable[[], bool]) -> None:
         """Says where to write, and whether this replica does."""
         self._events, self._leads = events, leads
 
-    def made(self, source: ConfigMapSource) -> None:
+    def made(self, source: sources.ConfigMapSource) -> None:
         """A ConfigMap is a source."""
         self._config_maps[source.title] = source
 
-    def gone(self, source: ConfigMapSource) -> None:
+    def gone(self, source: sources.ConfigMapSource) -> None:
         """It is none any more."""
         del self._config_maps[source.title]
         self._untold.pop(source.title, None)
@@ -169,7 +165,7 @@ class Owners:
                 self._events.emit(event)
         self._untold.clear()
 
-    def tell_in_force(self, source: Source, bundle: Bundle) -> None:
+    def tell_in_force(self, source: sources.Source, bundle: Bundle) -> None:
         """Which policies of the source are in force, and what is odd about them."""
         plans = [one for one in bundle.plans if file_of(one).startswith(source.folder)]
         own = called(plans).get(source.folder, ())
@@ -184,7 +180,7 @@ class Owners:
             note = f"{note}; {word}: {in_a_line(warnings[0])}"
         self.tell(source, "Normal", "PoliciesInForce", note)
 
-    def tell(self, source: Source, kind: str, reason: str, note: str) -> None:
+    def tell(self, source: sources.Source, kind: str, reason: str, note: str) -> None:
         """An Event about the ConfigMap; a folder has none."""
         about = self._config_maps.get(source.title)
         if about is None:

@@ -15,18 +15,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
+from engine.kube import errors
 from engine.kube.client import KubeClient
-from engine.kube.errors import (
-    Expired,
-    Interrupted,
-    KubeError,
-    NotFound,
-    StatusError,
-    Timeout,
-    Unreachable,
-    Unreadable,
-    status_error,
-)
 from engine.kube.listing import BadObject, Decoders, Event, EventType, pages
 from engine.kube.protocol import Course, End, Phase, Wait
 from engine.kube.resources import KubeObject, Resource
@@ -53,7 +43,7 @@ _AWAY_SECONDS: Final = 30.0
 _SLICE_SECONDS: Final = 0.002
 """Longest time for which other tasks wait while objects are told to the handler."""
 _DELETED, _BOOKMARK = EventType.DELETED, EventType.BOOKMARK
-_ENDS: Final = {Timeout: End.FROZEN, Unreadable: End.GARBAGE}
+_ENDS: Final = {errors.Timeout: End.FROZEN, errors.Unreadable: End.GARBAGE}
 _LINE_LIMIT = 64 * 1024 * 1024
 _PIECE = 64 * 1024
 """Decoded at once: more would be slower, for it leaves the processor's caches."""
@@ -191,8 +181,8 @@ class Reflector(Generic[T]):
                     else:
                         found[object_key(item.metadata)] = item
             if not known:
-                raise Unreadable("a list without resourceVersion")
-        except KubeError as error:
+                raise errors.Unreadable("a list without resourceVersion")
+        except errors.KubeError as error:
             return self._no_list(error, while_paging=bool(known))
         await self._replace(found, kept)
         self.listens = self._listed = True
@@ -202,8 +192,8 @@ class Reflector(Generic[T]):
         course.listed(known)
         return None
 
-    def _no_list(self, error: KubeError, *, while_paging: bool) -> Wait | None:
-        resource, missing = self._resource, isinstance(error, NotFound)
+    def _no_list(self, error: errors.KubeError, *, while_paging: bool) -> Wait | None:
+        resource, missing = self._resource, isinstance(error, errors.NotFound)
         absent = missing and not resource.everywhere
         refused = missing or getattr(error, "code", 0) == _FORBIDDEN
         if absent or (refused and resource.optional):
@@ -218,7 +208,7 @@ class Reflector(Generic[T]):
             self.listens = self._listed
             return self._course.missing(kept=not absent)
         self._failed(error, _NO_API_SERVER if missing else "")
-        if isinstance(error, Expired) or _AHEAD in str(error):
+        if isinstance(error, errors.Expired) or _AHEAD in str(error):
             return self._course.list_expired(while_paging=while_paging)
         return self._course.failed(getattr(error, "retry_after_seconds", None) or 0.0)
 
@@ -306,13 +296,13 @@ class Reflector(Generic[T]):
                     if chunk:
                         await self._chunk(chunk, progress)
             return self._over(End.DROPPED if progress.tail else End.CLOSED, progress)
-        except KubeError as error:
+        except errors.KubeError as error:
             self._failed(error)
             # Whether the resource is really gone the list knows.
-            if isinstance(error, Expired | NotFound) or _AHEAD in str(error):
+            if isinstance(error, errors.Expired | errors.NotFound) or _AHEAD in str(error):
                 return self._over(End.EXPIRED, progress)
             retry_after = getattr(error, "retry_after_seconds", None) or 0.0
-            said = isinstance(error, StatusError)
+            said = isinstance(error, errors.StatusError)
             if not accepted:
                 self._refused = said
                 return self._course.failed(retry_after)
@@ -331,7 +321,7 @@ class Reflector(Generic[T]):
         progress.tail = chunk[cut:]
         if not cut:
             if len(chunk) > _LINE_LIMIT:
-                raise Unreadable("a line without end")
+                raise errors.Unreadable("a line without end")
             return
         self._heard = now = self._wiring.clock.monotonic()
         pause = now + self._slice
@@ -352,7 +342,7 @@ class Reflector(Generic[T]):
         """
         kind, item = event.type, event.object
         if isinstance(item, msgspec.Raw):
-            raise status_error(0, bytes(item))
+            raise errors.status_error(0, bytes(item))
         meta = item.meta if isinstance(item, BadObject) else item.metadata
         # A server sends each version once and in order. One that does not, for it was restored or
         # a bookmark was absurd, is believed all the same: nothing after it would ever be.
@@ -416,15 +406,18 @@ class Reflector(Generic[T]):
         )
         self._handler.on_unreadable(item.meta, item.reason)
 
-    def _failed(self, error: KubeError, hint: str = "") -> None:
+    def _failed(self, error: errors.KubeError, hint: str = "") -> None:
         self._wiring.telemetry.add(Count.REFLECTOR_ERRORS)
-        away, lost = self._wiring.reach.away, isinstance(error, Unreachable | Interrupted)
+        away, lost = (
+            self._wiring.reach.away,
+            isinstance(error, errors.Unreachable | errors.Interrupted),
+        )
         if lost:
             self._wiring.reach.lost()
         text = f"{error}{hint}"
         self.failures += 1
         # One watch that hangs may hang alone; another soon after it does not.
-        alone = isinstance(error, Timeout) and not away
+        alone = isinstance(error, errors.Timeout) and not away
         if (lost and not alone) or getattr(error, "code", 0) == _UNAUTHORIZED:
             # It is the same for all kinds: one of them tells of it.
             if text not in self._wiring.reach.told:

@@ -12,7 +12,7 @@ from engine.framework.events import Resource as Wakes
 from engine.framework.profile import Profile
 from engine.kube.client import segment
 from engine.kube.sharing import PodSharing
-from engine.objects import ConfigMap, Identity, Namespace, Node, Pod
+from engine.objects import ConfigMap, Identity, Namespace, Node, Pod, workloads
 from engine.objects.ondemand import WORKLOADS, FinishedPod, Lease
 from engine.objects.storage import (
     CSIDriver,
@@ -22,17 +22,6 @@ from engine.objects.storage import (
     PersistentVolumeClaim,
     StorageClass,
     VolumeAttachment,
-)
-from engine.objects.workloads import (
-    ElasticQuota,
-    GangFailure,
-    PodDisruptionBudget,
-    PodGroup,
-    ReplicaSet,
-    ReplicationController,
-    SchedulingPodGroup,
-    Service,
-    StatefulSet,
 )
 
 
@@ -98,14 +87,8 @@ def pods(
     return Resource(Pod, "/api/v1/pods", field_selector=field_selector, share=share)
 
 
-def nodes() -> Resource[Node]:
-    """All nodes."""
-    return Resource(Node, "/api/v1/nodes")
-
-
-def namespaces() -> Resource[Namespace]:
-    """All namespaces."""
-    return Resource(Namespace, "/api/v1/namespaces")
+NODES: Final = Resource(Node, "/api/v1/nodes")
+NAMESPACES: Final = Resource(Namespace, "/api/v1/namespaces")
 
 
 def config_maps(namespace: str, name: str = "", label_selector: str = "") -> Resource[ConfigMap]:
@@ -138,11 +121,11 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 KINDS: Final = (
-    Kind(Service, "/api/v1/services"),
-    Kind(ReplicationController, "/api/v1/replicationcontrollers"),
-    Kind(ReplicaSet, "/apis/apps/v1/replicasets"),
-    Kind(StatefulSet, "/apis/apps/v1/statefulsets"),
-    Kind(PodDisruptionBudget, "/apis/policy/v1/poddisruptionbudgets"),
+    Kind(workloads.Service, "/api/v1/services"),
+    Kind(workloads.ReplicationController, "/api/v1/replicationcontrollers"),
+    Kind(workloads.ReplicaSet, "/apis/apps/v1/replicasets"),
+    Kind(workloads.StatefulSet, "/apis/apps/v1/statefulsets"),
+    Kind(workloads.PodDisruptionBudget, "/apis/policy/v1/poddisruptionbudgets"),
     Kind(PersistentVolume, "/api/v1/persistentvolumes", Wakes.PERSISTENT_VOLUME),
     Kind(PersistentVolumeClaim, "/api/v1/persistentvolumeclaims", Wakes.PERSISTENT_VOLUME_CLAIM),
     Kind(StorageClass, "/apis/storage.k8s.io/v1/storageclasses", Wakes.STORAGE_CLASS),
@@ -154,15 +137,19 @@ KINDS: Final = (
         Wakes.CSI_STORAGE_CAPACITY,
     ),
     Kind(VolumeAttachment, "/apis/storage.k8s.io/v1/volumeattachments", Wakes.VOLUME_ATTACHMENT),
-    Kind(ElasticQuota, "/apis/scheduling.x-k8s.io/v1alpha1/elasticquotas", Wakes.ELASTIC_QUOTA),
-    Kind(PodGroup, "/apis/scheduling.x-k8s.io/v1alpha1/podgroups", Wakes.POD_GROUP),
     Kind(
-        SchedulingPodGroup,
+        workloads.ElasticQuota,
+        "/apis/scheduling.x-k8s.io/v1alpha1/elasticquotas",
+        Wakes.ELASTIC_QUOTA,
+    ),
+    Kind(workloads.PodGroup, "/apis/scheduling.x-k8s.io/v1alpha1/podgroups", Wakes.POD_GROUP),
+    Kind(
+        workloads.SchedulingPodGroup,
         "/apis/scheduling.k8s.io/v1beta1/podgroups",
         Wakes.SCHEDULING_POD_GROUP,
     ),
 )
-"""Nodes, pods and namespaces have handlers of their own; see `nodes`, `pods`, `namespaces`."""
+"""Nodes, pods and namespaces have handlers of their own; see `pods`."""
 
 
 def kinds_of(profiles: Iterable[Profile]) -> Sequence[Kind]:
@@ -197,7 +184,7 @@ LEASES: Final = Kind(
 )
 """Watched only where a policy reads them, as is `pods_finished`."""
 
-_OWN_HANDLERS: Final[tuple[Resource[Any], ...]] = pods(), nodes(), namespaces(), config_maps("")
+_OWN_HANDLERS: Final[tuple[Resource[Any], ...]] = pods(), NODES, NAMESPACES, config_maps("")
 _STABLE: Final = [
     kind.resource() for kind in (*KINDS, *WORKLOAD_KINDS, LEASES) if "/v1/" in kind.path
 ]
@@ -212,6 +199,6 @@ def pods_finished(phase: str) -> Resource[FinishedPod]:
 
 
 STRUCTS: Final = {kind.name: kind.struct for kind in (*KINDS, *WORKLOAD_KINDS, LEASES)} | {
-    "GangFailure": GangFailure
+    "GangFailure": workloads.GangFailure
 }
 """Everything that the cache keeps by kind."""

@@ -30,17 +30,8 @@ import msgspec
 from engine.clock import stamp
 from engine.framework.edge import BindOutcome
 from engine.framework.effects import POD_SCHEDULED, Bind, Evict, Patch, SetUnschedulable, condition
+from engine.kube import errors
 from engine.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Requests, segment
-from engine.kube.errors import (
-    Conflict,
-    Fenced,
-    Interrupted,
-    KubeError,
-    NotFound,
-    StatusError,
-    TooManyRequests,
-    Unreachable,
-)
 from engine.kube.gate import SLOW_DOWN_LEAST_SECONDS, Gate, Place, Priority, within
 from engine.kube.resources import KINDS, Kind
 from engine.kube.wiring import Wiring
@@ -93,9 +84,9 @@ class KubeBinder:
                     if self._is_gone(effect.pod.uid):
                         return BindOutcome.GONE, "deleted before its binding was sent"
                     answer = await place.request("POST", path, body=body)
-            except (Unreachable, Fenced) as error:
+            except (errors.Unreachable, errors.Fenced) as error:
                 return BindOutcome.PUT_OFF, str(error)
-            except Interrupted as error:
+            except errors.Interrupted as error:
                 return BindOutcome.UNKNOWN, str(error)
             if answer.status == _CREATED:  # a 200 is of another that answers in the server's place
                 return BindOutcome.BOUND, ""
@@ -104,7 +95,7 @@ class KubeBinder:
             nobody = refusal.code == _FORBIDDEN and "cannot create resource" in str(refusal)
             if nobody or refusal.code == _UNAUTHORIZED:
                 return BindOutcome.PUT_OFF, str(refusal)
-            if not isinstance(refusal, TooManyRequests):
+            if not isinstance(refusal, errors.TooManyRequests):
                 return _refused(effect, refusal)
             wait = max(refusal.retry_after_seconds or 0.0, SLOW_DOWN_LEAST_SECONDS)
             put_off += wait
@@ -118,8 +109,8 @@ class KubeBinder:
         try:
             answer = await self._lane.request("GET", path)
             pod = answer.decoded(_pod.decode, f"pod {effect.pod.key}")
-        except KubeError as error:
-            if isinstance(error, NotFound) and error.of_object:
+        except errors.KubeError as error:
+            if isinstance(error, errors.NotFound) and error.of_object:
                 return BindOutcome.GONE, "the pod is not found"
             return BindOutcome.UNKNOWN, str(error)
         if pod.metadata.uid != effect.pod.uid:
@@ -133,17 +124,17 @@ class KubeBinder:
         return BindOutcome.PUT_OFF, "it is not bound"
 
 
-def _refused(effect: Bind, error: StatusError) -> Answer:
+def _refused(effect: Bind, error: errors.StatusError) -> Answer:
     """What it means that the server did not bind the pod, as far as its answer says."""
     outcome = BindOutcome.REFUSED
     if error.server_fault or error.code < _BAD_REQUEST:
         outcome = BindOutcome.UNKNOWN
-    elif isinstance(error, NotFound):
+    elif isinstance(error, errors.NotFound):
         # A pod that is dropped comes back with a change only: a 404 of another server, of a webhook
         # or about its namespace, which may have been removed before the pod, does not do.
         gone = error.message.startswith(_NO_POD)
         outcome = BindOutcome.GONE if gone else BindOutcome.REFUSED
-    elif not isinstance(error, Conflict):
+    elif not isinstance(error, errors.Conflict):
         pass
     elif any(text in error.message for text in _NEVER_BOUND_AGAIN):
         outcome = BindOutcome.GONE
@@ -236,8 +227,8 @@ class KubePodStatusWriter:
         try:
             with place:
                 await self._send(place, effect)
-        except KubeError as error:
-            if isinstance(error, NotFound) and error.of_object:
+        except errors.KubeError as error:
+            if isinstance(error, errors.NotFound) and error.of_object:
                 self._failures = 0
                 return
             self._failures += 1
@@ -279,12 +270,12 @@ class KubePodStatusWriter:
         await _patch_status(place, pod, said, effect.nominated)
 
 
-def _may_pass(error: KubeError) -> bool:
+def _may_pass(error: errors.KubeError) -> bool:
     """Whether the server may take the same condition later."""
-    if isinstance(error, StatusError):
+    if isinstance(error, errors.StatusError):
         # An API server that has just begun does not know its roles yet, and answers 403.
         return error.may_pass or error.code == _FORBIDDEN
-    return not isinstance(error, Fenced)
+    return not isinstance(error, errors.Fenced)
 
 
 def _both(earlier: SetUnschedulable, later: SetUnschedulable) -> SetUnschedulable:
@@ -333,9 +324,9 @@ async def _patch_status(
     )
     try:
         answer.checked()
-    except StatusError as error:
+    except errors.StatusError as error:
         if error.code == _INVALID and "metadata.uid" in error.message:
-            raise NotFound(error.code, error.reason, "another pod has its name") from error
+            raise errors.NotFound(error.code, error.reason, "another pod has its name") from error
         raise
 
 
@@ -358,7 +349,7 @@ class KubeEffectWriter:
         try:
             answer = await self._patches.request("PATCH", path, body=body, content_type=MERGE_PATCH)
             answer.checked()
-        except KubeError as error:
+        except errors.KubeError as error:
             return str(error)
         return ""
 
@@ -379,9 +370,9 @@ class KubeEffectWriter:
             await _patch_status(self._evictions, pod, [told])
             body = _encoder.encode(options)
             (await self._evictions.request("DELETE", path, body=body)).checked()
-        except KubeError as error:
-            another = isinstance(error, Conflict) and "UID" in error.message  # has its name
-            is_gone = another or (isinstance(error, NotFound) and error.of_object)
+        except errors.KubeError as error:
+            another = isinstance(error, errors.Conflict) and "UID" in error.message  # has its name
+            is_gone = another or (isinstance(error, errors.NotFound) and error.of_object)
             return "" if is_gone else str(error)
         self._wiring.telemetry.add(Count.PODS_EVICTED)
         return ""

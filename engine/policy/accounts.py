@@ -243,16 +243,14 @@ def _objects(there: Mapping[str, ElasticQuota], before: _Read) -> _Objects:
     read = dict[Key, tuple[ElasticQuota, Limits]]()
     for key, one in first.items():
         known = before.get(key)
-        read[key] = known if known and known[0] is one else (one, _limits(one))
+        if known is None or known[0] is not one:
+            known = one, Limits(amounts_of(one.spec.min), amounts_of(one.spec.max))
+        read[key] = known
     limits, minimum = {key: own for key, (_, own) in read.items()}, dict[str, float]()
     for own in limits.values():
         for name, least in own.minimum.items():
             minimum[name] = minimum.get(name, 0.0) + least
     return _Objects(read, limits, minimum)
-
-
-def _limits(one: ElasticQuota) -> Limits:
-    return Limits(amounts_of(one.spec.min), amounts_of(one.spec.max))
 
 
 def amounts_of(given: ResourceList | None) -> Amounts:

@@ -154,7 +154,7 @@ def _terms(node: ir.Expr, *, holds: bool) -> Terms:
             key = _label(node.operand)
             if key == NAME_FIELD:
                 return NOWHERE if holds else EVERYWHERE
-            return _one(Requirement(key, "DoesNotExist" if holds else "Exists"))
+            return ((Requirement(key, "DoesNotExist" if holds else "Exists"),),)
         case ir.Compare():
             return _compare(node, holds=holds)
         case ir.Member(items=ir.Const(value=tuple() as items)):
@@ -231,10 +231,6 @@ def _bounds(operator: str, value: float) -> tuple[int | None, int | None]:
             return math.ceil(value) - 1, math.floor(value) + 1
 
 
-def _one(requirement: Requirement) -> Terms:
-    return ((requirement,),)
-
-
 def _in(key: str, items: Sequence[object], *, holds: bool) -> Terms:
     values = tuple(dict.fromkeys(one for one in items if isinstance(one, str)))
     if key == NAME_FIELD:
@@ -246,7 +242,7 @@ def _in(key: str, items: Sequence[object], *, holds: bool) -> Terms:
     values = tuple(value for value in values if _VALUE.fullmatch(value))
     if not values:
         return NOWHERE if holds else EVERYWHERE
-    return _one(Requirement(key, "In" if holds else "NotIn", values))
+    return ((Requirement(key, "In" if holds else "NotIn", values),),)
 
 
 def _bare(node: ir.Expr) -> ir.Expr:

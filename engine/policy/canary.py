@@ -15,9 +15,8 @@ from msgspec.structs import replace
 
 from dsl.plan import Plan, RuleBase
 from dsl.world import Subject
+from engine.policy.findings import CANARY, SHADOW
 
-CANARY: Final = "canary"
-SHADOW: Final = "shadow"
 _ALL: Final = 100.0
 _BYTES: Final = 8
 _RANGE: Final = 256.0**_BYTES

@@ -18,11 +18,12 @@ from dsl.nearest import closest
 from dsl.plan import Plan, RuleBase
 from dsl.source import SourceFile, Span, blanked
 from engine.framework.defaults import DEFAULT_BINDER, DEFAULT_WEIGHTS
-from engine.policy.canary import CANARY, SHADOW
 
 if TYPE_CHECKING:
     from engine.framework.profile import Profile
 
+CANARY: Final = "canary"
+SHADOW: Final = "shadow"
 _SHOWN: Final = 8
 _HEADER: Final = re.compile(r"policy[ \t]*:")
 

@@ -13,7 +13,7 @@ turns for ever.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -45,13 +45,7 @@ from engine.framework.runner import Unfit
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.framework.trials import Trial
-from engine.plugins.default_preemption import (
-    Budgets,
-    gate,
-    hopeless_words,
-    ineligible,
-    potential_rows,
-)
+from engine.plugins import default_preemption
 from engine.plugins.hints import queue_if
 from engine.pods.podinfo import PodInfo
 from engine.policy.events import Edits, events_of_reads, follows_others, of_pod_alone
@@ -98,7 +92,7 @@ class PolicyPreemption:
         quotas = [Quota(rule, worlds) for plan in plans for rule in plan.quotas]
         self._lending = next((one for one in quotas if one.rule.core.elastic), None)
         self._worlds = worlds
-        self._kinds, self._budgets = Kinds(), Budgets()
+        self._kinds, self._budgets = Kinds(), default_preemption.Budgets()
         binds = [rule for plan in self._binders for rule in plan.binds]
         reads = frozenset().union(*(rule.reads for rule in (*self._rules, *binds)))
         own = {read for read in reads if read.startswith("pod.")}
@@ -135,13 +129,10 @@ class PolicyPreemption:
                 *self._edits,
                 *([] if self._lending is None else [ClusterEventWithHint(_CAME, self._lent)]),
             ),
-            pre_enqueue=gate,
+            pre_enqueue=default_preemption.gate,
             post_filter=self._post_filter,
-            post_filter_key=self._post_filter_key,
+            post_filter_key=lambda pod: pod.namespace if self._alike else UNSHARED,
         )
-
-    def _post_filter_key(self, pod: PodInfo) -> Hashable:
-        return pod.namespace if self._alike else UNSHARED
 
     def decides(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Said, ...]:
         """Who may be evicted for the pod, by which rule, in this order; none: no rule says."""
@@ -169,6 +160,9 @@ class PolicyPreemption:
     def _lent(self, pod: PodInfo, _before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
         return queue_if(self._lending is not None and self._lending.gives(after, pod, snapshot))
 
+    def _hint_of(self, event: ClusterEvent) -> HintFn | None:
+        return None if event.resource is Resource.TARGET_POD else self._concerns
+
     def _rule_of(self, pod: PodInfo, snapshot: Snapshot) -> PreemptRule | None:
         subject, world = self._worlds.asked_as_any(pod, snapshot)
         return next((one for one in self._rules if one.prepare(subject, world) is not None), None)
@@ -179,9 +173,6 @@ class PolicyPreemption:
         found = self._found(pod, snapshot, rejections, what_if)
         waits = (self._moved or self._edits) and not found.nominated
         return replace(found, plugins=frozenset({NAME})) if waits else found
-
-    def _hint_of(self, event: ClusterEvent) -> HintFn | None:
-        return None if event.resource is Resource.TARGET_POD else self._concerns
 
     def _concerns(
         self, pod: PodInfo, _before: Seen, _after: Seen, snapshot: Snapshot
@@ -204,7 +195,7 @@ class PolicyPreemption:
             return _NOT_OURS
         place = ", ".join(place_of(one.rule) for one in said)
         tries = [(place_of(one.rule), one.evictions) for one in said if one.evictions is not None]
-        why_not = ineligible(pod, snapshot, rejections)
+        why_not = default_preemption.ineligible(pod, snapshot, rejections)
         if why_not:
             return _ended(place, why_not)
         if not tries:
@@ -217,11 +208,11 @@ class PolicyPreemption:
         except Unfit as unfit:
             nodes = unfit.fit_error.nodes
             reasons = {unfit.fit_error.pre_filter_message: nodes}
-            return _hopeless({place: hopeless_words(nodes, nodes, reasons)})
+            return _hopeless({place: default_preemption.hopeless_words(nodes, nodes, reasons)})
         row = snapshot.nodes.row(snapshot.nominations.node_of(pod.uid))
         if row >= 0 and len(_once_gone(np.array([row], np.intp), snapshot, trial)):
             return _ended(place, "waiting for its victims to be gone")
-        rows = potential_rows(snapshot, rejections)
+        rows = default_preemption.potential_rows(snapshot, rejections)
         # Where all nodes are refused for one reason (a quota), it may be enough to wait.
         there = rows[:0] if rejections.ended is None else _once_gone(rows, snapshot, trial)
         if len(there):
@@ -234,7 +225,7 @@ class PolicyPreemption:
             if found.row >= 0:
                 return _promise(pod, snapshot, found, evictions, place)
             nodes = rejections.fit_error().nodes
-            told[place] = hopeless_words(nodes, len(rows), found.reasons)
+            told[place] = default_preemption.hopeless_words(nodes, len(rows), found.reasons)
         return _hopeless(told)
 
     def search(

@@ -22,14 +22,7 @@ from dsl import ir
 from dsl.collective import Amounts, Limits, QuotaUse
 from dsl.making import mapped
 from dsl.plan import Plan, QuotaRule
-from engine.collective.quotas import (
-    coming,
-    exceeded,
-    is_over_minimum,
-    over_all_minimums,
-    over_maximum,
-    over_minimum_with_pod,
-)
+from engine.collective import quotas
 from engine.framework.events import (
     Action,
     ClusterEvent,
@@ -113,7 +106,7 @@ class Quota:
 
     def says(self, use: QuotaUse) -> str | None:
         """Why the pod does not fit; None: it does."""
-        return exceeded(use, elastic=self.rule.core.elastic)
+        return quotas.exceeded(use, elastic=self.rule.core.elastic)
 
     def gives(self, came: Seen, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Whether a pod that waits may take back what who came borrows, or replace it."""
@@ -121,13 +114,13 @@ class Quota:
         row = snapshot.pods.row(came.metadata.uid) if isinstance(came, Pod) else -1
         if use.key is None or row < 0:
             return False
-        one, beyond = snapshot.pods.pod(row), bool(over_minimum_with_pod(use))
+        one, beyond = snapshot.pods.pod(row), bool(quotas.over_minimum_with_pod(use))
         key = self.owner(snapshot)(one)
         if key is None or key not in use.limits or beyond is not (key == use.key):
             return False
         if beyond:
             return one.priority < pod.priority
-        return is_over_minimum(use.used.get(key, {}), use.limits[key], use.pool.minimum)
+        return quotas.is_over_minimum(use.used.get(key, {}), use.limits[key], use.pool.minimum)
 
     def going(self, use: QuotaUse, snapshot: Snapshot) -> Mapping[Key, Amounts]:
         """What evicted pods that have not left yet use."""
@@ -149,7 +142,7 @@ class Quota:
         if not (use.before or use.nominated):
             return use
         own, every = _sums(use, self.going(use, snapshot))
-        return _moved(use, _spent(own, [use.before]), _spent(every, coming(use)), -1)
+        return _moved(use, _spent(own, [use.before]), _spent(every, quotas.coming(use)), -1)
 
     def rooms(self, use: QuotaUse, short: str, snapshot: Snapshot) -> list[Room]:
         """What is exceeded once evicted pods are gone, as amounts that every node has left."""
@@ -169,12 +162,14 @@ class Quota:
             )
 
         own, most = use.used.get(key, {}), use.limits[key].maximum
-        found = [room(name, (key,), most[name], own, use.before) for name in over_maximum(use)]
+        found = [
+            room(name, (key,), most[name], own, use.before) for name in quotas.over_maximum(use)
+        ]
         if self.rule.core.elastic:
             pool = use.pool
-            for name in over_all_minimums(use):
+            for name in quotas.over_all_minimums(use):
                 owners = tuple(use.limits)
-                found.append(room(name, owners, pool.minimum[name], pool.used, *coming(use)))
+                found.append(room(name, owners, pool.minimum[name], pool.used, *quotas.coming(use)))
         return found
 
     def _held(self, name: str, owners: Collection[Key], snapshot: Snapshot) -> IntColumn:
@@ -245,11 +240,11 @@ class QuotaPlugin(PolicyPlugin):
         """Those of the policy's rules, and what quotas add."""
         base = super()._all_points()
         freed = ClusterEventWithHint(ClusterEvent(_POD, _FREED), self._hint)
-        quotas = ClusterEventWithHint(ClusterEvent(Resource.ELASTIC_QUOTA, Action.ALL))
+        objects = ClusterEventWithHint(ClusterEvent(Resource.ELASTIC_QUOTA, Action.ALL))
         amounts = self._plain and self._follow
         return replace(
             base,
-            events=(*base.events, freed, quotas, *self._events_of_owners()),
+            events=(*base.events, freed, objects, *self._events_of_owners()),
             class_key=self._class_key,
             key_version=promises,
             key_volatile=base.key_volatile or not self._follow,

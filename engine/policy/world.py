@@ -1,6 +1,7 @@
 """A snapshot as the language sees it: `dsl.plan.World` over `framework.Snapshot`.
 
-Every field that `dsl.schema` calls available has its reader here; a test holds the two together.
+So is the pod to be placed: `dsl.plan.Subject` over a pod and its snapshot. Every field that
+`dsl.schema` calls available has its reader here; a test holds the two together.
 """
 
 # ruff: noqa: D102 - what is public in its classes is told in `dsl.world`
@@ -14,10 +15,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from dsl.quantities import parse_number, parse_time
-from dsl.schema import FIELDS, OF_THE_QUEUE, WEEKDAYS, WELL_KNOWN_LABELS
+from dsl.schema import AMOUNTS, FIELDS, OF_THE_QUEUE, WEEKDAYS, WELL_KNOWN_LABELS
 from dsl.types import MISSING, Kind, Level
 from dsl.world import Part
 from engine.framework.interface import Plugin
@@ -31,11 +33,22 @@ from engine.framework.snapshot import (
     annotation_column,
     label_column,
 )
-from engine.objects import Node
-from engine.plugins.node_selector import eligible
+from engine.objects import Node, ObjectMeta
+from engine.plugins.node_selector import eligibility_key, eligible
 from engine.pods.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodInfo
-from engine.policy.accounts import over_minimum
-from engine.policy.objectreads import LEASES, ImageLists, NodeObjects, missing_bytes, volume_limit
+from engine.pods.workloads import workload_of
+from engine.policy import podreads
+from engine.policy.accounts import over_minimum, quota_amounts, quota_flag, quota_name
+from engine.policy.gangs import group_number
+from engine.policy.objectreads import (
+    LEASES,
+    ImageLists,
+    NodeObjects,
+    missing_bytes,
+    volume_limit,
+    workload_object,
+    workload_texts,
+)
 from engine.policy.podreads import (
     UnreadFieldError,
     epoch_seconds,
@@ -44,7 +57,6 @@ from engine.policy.podreads import (
     reader_of,
     time_of,
 )
-from engine.policy.subject import PodSubject
 
 #: Of a version of samples, behind the snapshot's own generation in that of a world.
 _BITS: Final = 32
@@ -419,3 +431,115 @@ def _annotated(key: str) -> Callable[[Node], float]:
 def _annotated_at(key: str) -> Callable[[Node], float]:
     """The time behind that number (seconds since the epoch); missing if there is none."""
     return lambda node: parse_time((node.metadata.annotations or {}).get(key, "").partition(",")[2])
+
+
+# ---- the pod to be placed
+
+
+class PodSubject(Struct, frozen=True, eq=False):
+    """`dsl.plan.Subject` over the pod to be placed and its namespace.
+
+    `queued` is what the queue knows of the pod, where it is not what `Snapshot.other_pods` has.
+    """
+
+    _pod: PodInfo
+    _snapshot: Snapshot
+    _gpus: Sequence[str]
+    _queued: QueueTimes | None = None
+
+    def number(self, field: str, key: str | None) -> float:
+        name = field.removeprefix("pod.")
+        if field.startswith("quota."):
+            amounts = quota_amounts(field.removeprefix("quota."), self._pod, self._snapshot)
+            return dict(amounts).get(key or "", MISSING)
+        if field.startswith("group."):
+            return group_number(self._pod, self._snapshot, field.removeprefix("group."))
+        if name in QueueTimes._fields:
+            known = self._queued or self._snapshot.other_pods.times(self._pod.uid)
+            return podreads.time_of(known, name)
+        if field == "workload.replicas":
+            found = workload_object(self._pod, self._snapshot)
+            return MISSING if found is None else podreads.number_of(found.replicas)
+        return float(podreads.pod_reader(name, key, self._gpus)(self._pod))
+
+    def text(self, field: str, key: str | None) -> str | None:
+        if field.startswith("namespace."):
+            known, part = self._snapshot.namespaces, field.removeprefix("namespace.")
+            return podreads.namespace_text(known, self._pod.namespace, part, key)
+        if field.startswith("workload."):
+            part = field.removeprefix("workload.")
+            return workload_texts(self._pod, self._snapshot, part).get(key or "")
+        if field == "pod.previous_node":
+            return self._snapshot.other_pods.previous_node(self._pod)
+        if field == "quota.name":
+            return quota_name(self._pod, self._snapshot)
+        if field == "group.name":
+            return podreads.group_of(self._pod)
+        text: str | None = podreads.pod_reader(field.removeprefix("pod."), key)(self._pod)
+        return text
+
+    def texts(self, field: str) -> tuple[str, ...]:
+        if field == "pod.images":
+            return tuple([c.image for c in podreads.all_containers_of(self._pod) if c.image])
+        if field == "pod.containers":
+            return tuple([c.name for c in podreads.containers_of(self._pod)])
+        raise podreads.UnreadFieldError(field)
+
+    def flag(self, field: str, key: str | None) -> bool:  # noqa: ARG002 - none is keyed
+        if field.startswith("quota."):
+            return quota_flag(field.removeprefix("quota."), self._pod, self._snapshot)
+        return bool(podreads.pod_reader(field.removeprefix("pod."), None)(self._pod))
+
+    def pairs(self, field: str) -> tuple[tuple[str, str | float], ...]:
+        owner, _, name = field.partition(".")
+        if owner == "quota":
+            return quota_amounts(name, self._pod, self._snapshot)
+        if field in AMOUNTS:
+            return self._amounts(name)
+        if owner == "workload":
+            return tuple(sorted(workload_texts(self._pod, self._snapshot, name).items()))
+        if owner == "namespace":
+            namespace = self._snapshot.namespaces.get(self._pod.namespace)
+            meta = namespace.metadata if namespace else ObjectMeta()
+        else:
+            meta = self._pod.pod.metadata
+        spec = self._pod.pod.spec
+        if name == "toleration":
+            # The first of a key counts.
+            values = {one.key: one.value for one in reversed(spec.tolerations or ())}
+        elif name == "node_selector":
+            values = spec.node_selector or {}
+        else:
+            values = (meta.labels if name == "label" else meta.annotations) or {}
+        return tuple(sorted(values.items()))
+
+    def _amounts(self, name: str) -> tuple[tuple[str, float], ...]:
+        pod = self._pod
+        limits = [(c.resources and c.resources.limits) or {} for c in podreads.containers_of(pod)]
+        named = pod.requests if name == "request" else {key for one in limits for key in one}
+        found = ((key, self.number(f"pod.{name}", key)) for key in sorted(named))
+        return tuple((key, MISSING if one != one else one) for key, one in found)
+
+    def asks(self, field: str) -> Part:
+        return eligibility_key(self._pod) if field == "node.eligible" else self.texts("pod.images")
+
+    def metric(self, name: str) -> float:
+        """See `Subject.metric`; the second part of the name says whose it is."""
+        pod = self._pod
+        of = name.split(":")[1]
+        signals = self._snapshot.signals
+        if of == "namespace":
+            return signals.value(name, (pod.namespace,))
+        owner = workload_of(pod) if of == "workload" else pod.name
+        return MISSING if owner is None else signals.value(name, (pod.namespace, owner))
+
+    @property
+    def containers(self) -> int:
+        return len(podreads.containers_of(self._pod))
+
+    def container_number(self, place: int, field: str, key: str | None) -> float:
+        return podreads.container_number(podreads.containers_of(self._pod)[place], field, key or "")
+
+    def container_text(self, place: int, field: str) -> str | None:
+        container = podreads.containers_of(self._pod)[place]
+        return (container.name if field == "name" else container.image) or None

@@ -16,7 +16,7 @@ from dsl.analysis import facts
 from dsl.policytest.reading import Expected
 from dsl.reference import View
 from dsl.types import NUMBER, show
-from engine.explain.parts import asked, table
+from engine.explain.misses import condition_of, table
 from engine.pods.podinfo import PodInfo
 from engine.policy.plugin import place_of, results_of
 from engine.policy.quotas import Quota
@@ -194,4 +194,4 @@ def values_of_rules(answers: Answers, nodes: tuple[str, ...], expected: Expected
                 # What is picked by is no pod's: it is of all victims of a node.
                 core = replace(core, pick=())
             roots = [] if core is None else facts.roots(core)
-            yield from table([asked(one) for one in roots], rule, look.view)
+            yield from table([condition_of(one) for one in roots], rule, look.view)

@@ -26,17 +26,9 @@ from engine.objects import Identity, Namespace, Node, Pod, from_builtins
 from engine.objects.ondemand import WORKLOADS, FinishedPod, Lease, Workload, scale_kind
 from engine.objects.storage import CSINode
 from engine.objects.workloads import ElasticQuota, GangFailure, PodDisruptionBudget, PodGroup
-from engine.pods.podinfo import (
-    CPU,
-    EPHEMERAL_STORAGE,
-    MEMORY,
-    PODS,
-    PodInfo,
-    UnreadablePod,
-    make_pod_info,
-)
+from engine.pods import podinfo
 from engine.pods.workloads import TEMPLATES, pod_of_manifest, top_owner, workload_of
-from engine.policy.needs import ATTENDABLE
+from engine.policy.bundle import ATTENDABLE
 from engine.policy.objectreads import LEASES
 from engine.policy.world import Worlds
 from engine.policytests.policies import CannotJudgeError, Used, meant
@@ -51,9 +43,12 @@ Tree = dict[str, Any]
 #: Bytes: no object of a cluster is larger, as etcd takes 1.5 MiB.
 _MAX_MANIFEST: Final = 2 << 20
 _RESOURCES: Final = {
-    "cpu": CPU, "memory": MEMORY, "storage": EPHEMERAL_STORAGE, "gpu": "nvidia.com/gpu",
-    "pods": PODS,
-}  # fmt: skip
+    "cpu": podinfo.CPU,
+    "memory": podinfo.MEMORY,
+    "storage": podinfo.EPHEMERAL_STORAGE,
+    "gpu": "nvidia.com/gpu",
+    "pods": podinfo.PODS,
+}
 #: The label that tells the ReplicaSets of a Deployment apart.
 _TEMPLATE_HASH: Final = "pod-template-hash"
 #: Items of these lists are told apart by this field.
@@ -157,13 +152,13 @@ class Scene:
         self.rows = {one.name: cache.nodes.row(one.name) for one in cluster.of("node")}
         self.chosen, self.waited = asked.get("chosen", ""), asked.get("waited", 0.0)
 
-    def view(self, row: int = -1, pod: PodInfo | None = None) -> View:
+    def view(self, row: int = -1, pod: podinfo.PodInfo | None = None) -> View:
         """Where rules look: at a row or before any node, for the pod or another given one."""
         world = self.worlds.of(self.snapshot, self.pod.uid)
         return View(world, self.worlds.subject(pod or self.pod, self.snapshot), row)
 
 
-def _run(pod: PodInfo, thing: Thing, now: float, cache: Cache) -> None:
+def _run(pod: podinfo.PodInfo, thing: Thing, now: float, cache: Cache) -> None:
     """Puts a running pod on its node, or among those that finished in the last hour."""
     at = parse_time(thing.get("finished_at", ""))
     if is_finished(thing):
@@ -177,7 +172,7 @@ def _run(pod: PodInfo, thing: Thing, now: float, cache: Cache) -> None:
         cache.wait(Waiting(pod, thing.node, now, frozenset()))
 
 
-def _pods(given: Iterable[Thing], folder: Path) -> Iterator[tuple[PodInfo, Thing]]:
+def _pods(given: Iterable[Thing], folder: Path) -> Iterator[tuple[podinfo.PodInfo, Thing]]:
     for number, thing in enumerate(given, 1):
         name = "pod" if thing.kind == "pod" and number == 1 else f"{thing.kind}-{number}"
         yield from ((pod, thing) for pod in pods_of(thing, name, folder))
@@ -186,7 +181,9 @@ def _pods(given: Iterable[Thing], folder: Path) -> Iterator[tuple[PodInfo, Thing
 # ---- metrics, as if the source of each had just answered -----------------------------------------
 
 
-def _given(cluster: Cluster, pods: Iterable[tuple[PodInfo, Thing]], spec: MetricSpec) -> Given:
+def _given(
+    cluster: Cluster, pods: Iterable[tuple[podinfo.PodInfo, Thing]], spec: MetricSpec
+) -> Given:
     """The samples of a metric that a test gives; `pods` are all there are."""
     owners: list[tuple[tuple[str, ...], Thing]]
     if spec.of == "pod":
@@ -357,7 +354,10 @@ def node_of(thing: Thing, folder: Path) -> Node:
         CannotJudgeError: its manifest cannot be used.
     """
     given = _merged({"status": {}}, _manifest(thing, ("Node",), folder))
-    least, amounts = {CPU: "0", MEMORY: "0", PODS: "110"}, _amounts(thing, "resource")
+    least, amounts = (
+        {podinfo.CPU: "0", podinfo.MEMORY: "0", podinfo.PODS: "110"},
+        _amounts(thing, "resource"),
+    )
     there = given["status"].get("allocatable") or given["status"].get("capacity")
     named = {"name": thing.name, "labels": {"kubernetes.io/hostname": thing.name}}
     maps, ips = thing.maps, thing.get("ips", 0)
@@ -399,7 +399,7 @@ def object_of(thing: Thing) -> Any:  # noqa: ANN401 - a struct of its kind
     return _made(_STRUCTS[thing.kind], _merged({"metadata": meta}, _wired(thing)), thing)
 
 
-def objects_of(cluster: Cluster, pods: Sequence[PodInfo]) -> Iterator[Any]:
+def objects_of(cluster: Cluster, pods: Sequence[podinfo.PodInfo]) -> Iterator[Any]:
     """The objects beside nodes, pods and namespaces; `pods` are all there are."""
     yield from map(object_of, cluster.of("pdb", "quota", "group"))
     for thing in cluster.of("group"):
@@ -435,7 +435,7 @@ def is_finished(thing: Thing) -> bool:
     return thing.kind == "finished" or thing.get("phase", "") in ("Succeeded", "Failed")
 
 
-def pods_of(thing: Thing, default: str, folder: Path) -> list[PodInfo]:
+def pods_of(thing: Thing, default: str, folder: Path) -> list[podinfo.PodInfo]:
     """The pods of a fixture; `default` is the name of one without a name.
 
     Raises:
@@ -450,7 +450,7 @@ def pods_of(thing: Thing, default: str, folder: Path) -> list[PodInfo]:
     return [_pod(thing, tree, one, one.removeprefix(name)) for one in pod_names(thing, name)]
 
 
-def _pod(thing: Thing, given: Tree, name: str, end: str) -> PodInfo:
+def _pod(thing: Thing, given: Tree, name: str, end: str) -> podinfo.PodInfo:
     phase = {"running": "Running", "finished": "Succeeded"}.get(thing.kind)
     tree = _merged(
         {"metadata": {"namespace": "default", "labels": {}}, "status": {}},
@@ -481,8 +481,8 @@ def _pod(thing: Thing, given: Tree, name: str, end: str) -> PodInfo:
     if thing.get("tolerates_all", False):
         spec["tolerations"].append({"operator": "Exists"})
     try:
-        pod = make_pod_info(_made(FinishedPod if is_finished(thing) else Pod, tree, thing))
-    except UnreadablePod as failed:
+        pod = podinfo.make_pod_info(_made(FinishedPod if is_finished(thing) else Pod, tree, thing))
+    except podinfo.UnreadablePod as failed:
         raise CannotJudgeError(str(failed)) from failed
     if (said := thing.get("workload", "")) and said != workload_of(pod):
         raise CannotJudgeError(f"the workload of {pod.key} is {workload_of(pod)}, not {said}")

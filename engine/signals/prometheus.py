@@ -1,20 +1,27 @@
-"""One Prometheus: a query in, the series of its answer out, as bytes; and those read.
+"""Metrics from Prometheus: due questions go out, answers go into the store, a cycle never waits.
 
-Asked from a thread; bytes move in the event loop. Credentials and certificates are read from their
-files each time, so that what is rotated is used at once. Nothing is retried, nothing kept.
+Threads that hold no process up ask, one question at a time, each within one deadline over all of
+it; bytes move in the event loop, which also decides what is due. Credentials and certificates are
+read from their files each time, so that what is rotated is used at once. A server that does not
+answer is left alone for up to a minute, and so is a question that it refuses; meanwhile the store
+serves what it has, until that is stale.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import re
 import ssl
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
+from random import Random
 from time import sleep
 from types import SimpleNamespace
 from typing import Final
@@ -27,8 +34,14 @@ from requests.adapters import HTTPAdapter
 
 from engine.channels import Answer as HttpAnswer
 from engine.channels import Broken, Channels, NotConnected, TooLarge
+from engine.clock import Clock
 from engine.configuration.berth import PrometheusSection
-from engine.signals.samples import Series
+from engine.objects import Node
+from engine.signals.samples import Match, Series
+from engine.signals.spec import Question, SignalSpec
+from engine.signals.store import SignalStore
+from engine.tasks import in_thread
+from engine.telemetry import Count, Telemetry
 from engine.text import wire
 from engine.text.display import cause, one_line, without_user
 from engine.tls import trusting
@@ -45,25 +58,32 @@ class ServerAway(Exception):  # noqa: N818 - a state of the server
 
 
 class Prometheus:
-    """The server of a section; proxies and netrc of the environment are not used."""
+    """The server of a section; proxies and netrc of the environment are not used.
+
+    It is what PrometheusConnect uses of a `requests.Session`: requests leave by the loop, each
+    over a connection of its own. No redirects; an answer ends in time and in size.
+    """
 
     def __init__(self, section: PrometheusSection) -> None:
         self._section = section
-        self._session = _Session(section)
-        self._connect = PrometheusConnect(
-            url=(section.url or "").rstrip("/"),
-            session=self._session,
-            timeout=section.timeout_seconds,
-        )
+        self.most_bytes = _MOST_BYTES
+        self._authority = Path(section.ca_file or where())
+        self._stamp = -1
+        self._tls: ssl.SSLContext | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.verify = not section.insecure_skip_verify
+        self.cert = None
+        url, timeout = (section.url or "").rstrip("/"), section.timeout_seconds
+        self._connect = PrometheusConnect(url=url, session=self, timeout=timeout)
 
     def query(self, text: str, loop: asyncio.AbstractEventLoop) -> Iterable[bytes]:
-        """What it says now, in lists of JSON (see `vectors.parse_vector`); from another thread.
+        """What it says now, in lists of JSON (see `parse_vector`); from another thread.
 
         Raises:
             ServerAway: no answer, or not with anything for this question.
             Refused: any other answer without a vector.
         """
-        self._session.loop = loop
+        self._loop = loop
         self._connect.headers = self._headers()
         answer: Iterable[bytes] = self._connect.custom_query(text)
         return answer
@@ -75,22 +95,6 @@ class Prometheus:
         if section.password_file is not None:
             headers |= _basic(section.username or "", _secret("password", section.password_file))
         return headers
-
-
-class _Session:
-    """What PrometheusConnect uses of a `requests.Session`; its requests leave by the event loop.
-
-    Each has a connection of its own. No redirects or proxies; an answer ends in time and in size.
-    """
-
-    def __init__(self, section: PrometheusSection) -> None:
-        self.most_bytes = _MOST_BYTES
-        self._authority = Path(section.ca_file or where())
-        self._stamp = -1
-        self._tls: ssl.SSLContext | None = None
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.verify = not section.insecure_skip_verify
-        self.cert = None
 
     def mount(self, prefix: str, adapter: HTTPAdapter) -> None:
         """Adapters are how `requests` retries; nothing is retried here."""
@@ -113,7 +117,7 @@ class _Session:
             ServerAway: no answer, or a server error.
             Refused: any other answer.
         """
-        assert self.loop is not None
+        assert self._loop is not None
         parts = urlsplit(url)
         if parts.username is not None:
             headers = {**_basic(unquote(parts.username), unquote(parts.password or "")), **headers}
@@ -121,7 +125,7 @@ class _Session:
         channels = Channels(url, tls, most_body_bytes=self.most_bytes)
         asking = channels.ask_once(method, f"?{urlencode(params)}", headers, timeout)
         try:
-            answer, pieces = asyncio.run_coroutine_threadsafe(asking, self.loop).result()
+            answer, pieces = asyncio.run_coroutine_threadsafe(asking, self._loop).result()
         except TooLarge as error:
             raise Refused("the answer is too large") from error
         except (NotConnected, Broken, OSError, ValueError) as error:
@@ -190,7 +194,6 @@ def _secret(what: str, file: str) -> str:
 # ---- answers: bytes in, series with a number out, in steps that let others run
 
 
-_PAUSE_EVERY = 256
 _PIECE: Final = 64 << 10
 """Bytes decoded at once: the event loop waits until decoding returns."""
 _BETWEEN: Final = re.compile(rb'\}\s*,\s*\{\s*"metric"\s*:')
@@ -295,3 +298,149 @@ def parse_vector(
         if math.isfinite(value):
             parsed.append(Series(names, value, time))
     return parsed
+
+
+# ---- what is due
+
+_LOG = logging.getLogger(__name__)
+
+_IDLE_SECONDS = 0.1
+"""Rules wait for the first answer about a metric that is new."""
+_SPREAD = 0.2
+_PAUSE_EVERY = 256
+_MOST_SECONDS: Final = 60.0
+"""That a question, or the server, is left alone."""
+_SERVER = Question("", ())
+"""Stands for the server itself among the failures."""
+
+
+class _Turn(msgspec.Struct):
+    """When a question, or the server, was asked, how often it failed on end (times: monotonic)."""
+
+    asked: float = -math.inf
+    streak: int = 0
+    alone_until: float = -math.inf
+
+
+@dataclass(eq=False)
+class PrometheusRefresher:
+    """Keeps a store fresh. Run `run` as a task; `came` is called after each answer.
+
+    `random` spreads what replicas ask after a failure; without it nothing is spread.
+    """
+
+    store: SignalStore
+    section: PrometheusSection
+    clock: Clock
+    telemetry: Telemetry
+    came: Callable[[], None] = lambda: None
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    random: Random | None = None
+
+    def __post_init__(self) -> None:
+        self._url = self.section.url or ""
+        self._turns: defaultdict[Question, _Turn] = defaultdict(_Turn)
+        self._server = Prometheus(self.section)
+        self._away = ""
+        """Why the server does not answer, while it does not."""
+
+    async def run(self) -> None:
+        """Asks what is due until cancelled. Network causes never end it."""
+        while True:
+            wait = await self.turn()
+            await self.sleep(min(wait, _IDLE_SECONDS))
+
+    async def turn(self) -> float:
+        """Asks the questions that are due now; returns the seconds until the next one is."""
+        questions = self.store.questions()
+        for gone in self._turns.keys() - questions.keys() - {_SERVER}:
+            del self._turns[gone]
+        for question in sorted(questions, key=lambda q: self._turns[q].asked):
+            if self._due_in(question, questions[question]) <= 0.0:
+                await self._ask(question, questions[question])
+            elif self._away:  # a new one, too, whoever waits for it
+                self.store.fail(question, self._away)
+        return min((self._due_in(q, e) for q, e in questions.items()), default=_IDLE_SECONDS)
+
+    def _due_in(self, question: Question, every: float) -> float:
+        own, server = self._turns[question], self._turns[_SERVER]
+        due = max(own.asked + every, own.alone_until, server.alone_until)
+        return max(0.0, due - self.clock.monotonic())
+
+    async def _ask(self, question: Question, every: float) -> None:
+        self._turns[question].asked = self.clock.monotonic()
+        self.telemetry.add(Count.SIGNAL_QUERIES)
+        try:
+            loop = asyncio.get_running_loop()
+            answer, matched = await in_thread(lambda: self._answer(question, loop))
+        except ServerAway as error:
+            self._server_away(str(error), every)
+            return
+        except Refused as error:
+            self._turns[_SERVER].streak, self._away = 0, ""  # it answered, if with a refusal
+            self._leave_alone(question, every)
+            self.telemetry.add(Count.SIGNAL_ERRORS)
+            if self.store.fail(question, str(error)):
+                _LOG.warning("metric %s: %s", self.store.names(question), error)
+            return
+        self._turns[_SERVER].streak = self._turns[question].streak = 0
+        self._away = ""
+        self.store.ingest(question, answer, matched)
+        self.came()
+        while answer:
+            del answer[-_PAUSE_EVERY:]
+            await asyncio.sleep(0)
+
+    def _server_away(self, why: str, every: float) -> None:
+        self._away = why
+        self.telemetry.add(Count.SIGNAL_ERRORS)
+        self._leave_alone(_SERVER, every)
+        failing = [q for q in self.store.questions() if self.store.fail(q, why)]
+        if failing:
+            _LOG.warning(
+                "Prometheus at %s cannot be asked (%s); these keep their last values until they "
+                "are stale: %s",
+                without_user(self._url),
+                why,
+                ", ".join(sorted(self.store.names(q) for q in failing)),
+            )
+
+    def _leave_alone(self, key: Question, every: float) -> None:
+        turn = self._turns[key]
+        pause = min(every * 2.0**turn.streak, _MOST_SECONDS)
+        turn.streak += 1
+        if self.random is not None:
+            pause *= 1.0 + _SPREAD * self.random.random()
+        turn.alone_until = self.clock.monotonic() + pause
+
+    # --- in a thread
+
+    def _answer(
+        self, question: Question, loop: asyncio.AbstractEventLoop
+    ) -> tuple[list[Series], Match]:
+        """Asks, reads and matches. Touches nothing of ours but the store's directory.
+
+        Raises:
+            ServerAway: there was no answer.
+            Refused: whatever was wrong with the answer.
+        """
+        result = self._server.query(question.query, loop)
+        try:
+            answer = parse_vector(result, question.by, every=not question.any_label)
+            return answer, self.store.match(question, answer, give_way)
+        except Exception as error:
+            # A server may answer anything, and no answer may end the process.
+            raise Refused(f"the answer cannot be read: {cause(error)}") from error
+
+
+async def ask_once(
+    section: PrometheusSection, specs: Iterable[SignalSpec], nodes: Iterable[Node], clock: Clock
+) -> SignalStore:
+    """A store of these metrics with what Prometheus says now, if there is one; in no scheduler."""
+    store = SignalStore(clock)
+    store.set_specs(specs)
+    for node in nodes:
+        store.nodes_changed(None, node)
+    if section.url is not None:
+        await PrometheusRefresher(store, section, clock=clock, telemetry=Telemetry()).turn()
+    return store

@@ -19,14 +19,7 @@ from cachetools import TTLCache
 
 from engine.cache import Cache
 from engine.clock import Clock
-from engine.framework.snapshot import (
-    CodeColumn,
-    Dictionary,
-    FloatColumn,
-    NodeColumns,
-    PodColumns,
-    label_column,
-)
+from engine.framework import snapshot
 from engine.objects import Node
 from engine.signals.samples import (
     Key,
@@ -62,17 +55,17 @@ _BARE_NAME: Final = "bare name", lambda pod: f"/{pod.name}"
 class _Epoch(msgspec.Struct):
     """Between two changes: metrics by id, and columns that are filled as they are read."""
 
-    dictionary: Dictionary
-    nodes: NodeColumns
+    dictionary: snapshot.Dictionary
+    nodes: snapshot.NodeColumns
     basis: tuple[object, ...]
     """The nodes by row and by name."""
     metrics: Mapping[str, tuple[SignalSpec, Samples]]
     version: int
     changes: int
     stale_after: float
-    columns: dict[str, FloatColumn] = {}
-    times: dict[str, FloatColumn] = {}
-    by_code: dict[str, FloatColumn] = {}
+    columns: dict[str, snapshot.FloatColumn] = {}
+    times: dict[str, snapshot.FloatColumn] = {}
+    by_code: dict[str, snapshot.FloatColumn] = {}
 
 
 class SignalView(msgspec.Struct, frozen=True, eq=False):
@@ -83,7 +76,7 @@ class SignalView(msgspec.Struct, frozen=True, eq=False):
     version: int
     """New samples, samples that turned stale, other rows; not that ages grow."""
 
-    def column(self, metric: str) -> FloatColumn:
+    def column(self, metric: str) -> snapshot.FloatColumn:
         """(N,) the newest value a node; where it is missing or stale the default, else NaN."""
         column = self._epoch.columns.get(metric)
         if column is None:
@@ -99,7 +92,7 @@ class SignalView(msgspec.Struct, frozen=True, eq=False):
             self._epoch.columns[metric] = column
         return column
 
-    def age(self, metric: str) -> FloatColumn:
+    def age(self, metric: str) -> snapshot.FloatColumn:
         """(N,) seconds since the sample was taken, stale or not; NaN without one."""
         times = self._epoch.times.get(metric)
         if times is None:
@@ -130,8 +123,11 @@ class SignalView(msgspec.Struct, frozen=True, eq=False):
         return {key: value * spec.scale for key, value in values.items()}
 
     def pairs(
-        self, metric: str, ends: tuple[CodeColumn, CodeColumn], dictionary: Dictionary
-    ) -> FloatColumn:
+        self,
+        metric: str,
+        ends: tuple[snapshot.CodeColumn, snapshot.CodeColumn],
+        dictionary: snapshot.Dictionary,
+    ) -> snapshot.FloatColumn:
         """(n,) the newest values of pairs of texts."""
         found = self._named(metric)
         if found is None or found[0].of != PAIR:
@@ -139,7 +135,7 @@ class SignalView(msgspec.Struct, frozen=True, eq=False):
         spec, samples = found
         return self._fresh(spec, samples, samples.slots(dictionary, *ends))
 
-    def of_pods(self, metric: str, pods: PodColumns) -> FloatColumn:
+    def of_pods(self, metric: str, pods: snapshot.PodColumns) -> snapshot.FloatColumn:
         """(P,) the newest value of each pod. One look into a table a pod."""
         found = self._named(metric)
         if found is None or found[0].of == PAIR:
@@ -168,10 +164,10 @@ class SignalView(msgspec.Struct, frozen=True, eq=False):
         if spec.of == NODE:
             codes = epoch.nodes.name_codes()
         else:
-            codes = epoch.nodes.text(*label_column(DOMAIN_LABELS[spec.of]))
+            codes = epoch.nodes.text(*snapshot.label_column(DOMAIN_LABELS[spec.of]))
         return samples.slots(epoch.dictionary, codes)
 
-    def _fresh(self, spec: SignalSpec, samples: Samples, slots: Slots) -> FloatColumn:
+    def _fresh(self, spec: SignalSpec, samples: Samples, slots: Slots) -> snapshot.FloatColumn:
         found = samples.fresh(slots, self._now - spec.stale_seconds)
         return found if spec.scale == 1.0 else found * spec.scale
 
@@ -347,7 +343,7 @@ class SignalStore:
         )
         return self._epoch
 
-    def _meet(self, nodes: NodeColumns) -> None:
+    def _meet(self, nodes: snapshot.NodeColumns) -> None:
         """Takes in the nodes that nobody told of."""
         for row in np.flatnonzero(nodes.present).tolist():
             if nodes.name(row) not in self._directory.nodes:

@@ -1,4 +1,4 @@
-"""Starts and stops what policies need beside nodes and pods; see `engine.policy.needs`.
+"""Starts and stops what policies need beside nodes and pods; see `engine.policy.bundle`.
 
 want(bundle about to be in force) ─▶ sources start ─▶ awaited() empty ─▶ keep(bundle in force)
                                                                           └▶ the others stop
@@ -25,7 +25,7 @@ from engine.kube.resources import LEASES, WORKLOAD_KINDS, Kind, pods_finished
 from engine.kube.sharing import PodSharing
 from engine.kube.wiring import Wiring
 from engine.objects import Pod
-from engine.policy.needs import Needs
+from engine.policy.bundle import Needs
 from engine.queue import QueuedPod, SchedulingQueue
 from engine.signals.spec import NODE, SignalSpec
 from engine.signals.store import SignalStore

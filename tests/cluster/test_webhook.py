@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from engine.cli import main
 from engine.configuration.berth import PoliciesSection
-from engine.webhook.registration import webhooks
+from engine.webhook.process import webhooks
 from tests.cluster import binaries, manifests
 from tests.cluster.berth import node
 from tests.cluster.certificates import Authority

@@ -37,7 +37,7 @@ class Server:
 def test_written_and_read():
     async def taken():
         server = Server()
-        return await take(server, await list_all(server, resources.nodes()))
+        return await take(server, await list_all(server, resources.NODES))
 
     found = json.loads(json.dumps(asyncio.run(taken())))
     assert [one["name"] for one in found["nodes"]] == ["a", "b"]

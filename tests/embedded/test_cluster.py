@@ -23,10 +23,9 @@ from engine.clock import ManualClock
 from engine.embedded import EmbeddedCluster, Pace
 from engine.embedded.api import Api
 from engine.embedded.errors import ApiError
+from engine.embedded.kubectl import decode, human_age, table
 from engine.embedded.nodes import SimulatedNodes
-from engine.embedded.protobuf import decode
 from engine.embedded.resources import BY_PLURAL
-from engine.embedded.tables import human_age, table
 
 FAST = Pace(kubelet_seconds=0.001, signal_seconds=0.001, bookmark_seconds=0.05)
 PODS = BY_PLURAL["pods"]

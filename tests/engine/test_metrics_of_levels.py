@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from engine.cycle import decide
 from engine.objects import from_builtins
 from engine.pods.podinfo import make_pod_info
-from engine.policy.subject import PodSubject
-from engine.policy.world import DEFAULT_GPUS, SnapshotWorld, Worlds
+from engine.policy.world import DEFAULT_GPUS, PodSubject, SnapshotWorld, Worlds
 from engine.signals.samples import Series
 from engine.simulate.samples import Samples
 from tests.builders import changed, make_node, make_pod, pod_object

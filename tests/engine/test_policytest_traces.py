@@ -10,7 +10,7 @@ from dsl.compiler import Compiler
 from dsl.evaluate import understand
 from dsl.parser import Parser
 from dsl.types import Level, show
-from engine.explain.parts import asked, table
+from engine.explain.misses import condition_of, table
 from engine.policytests.running import Runner
 
 COMPILER = Compiler()
@@ -225,7 +225,7 @@ def roots(core, row):
         return [core.guard] if core.guard is not None else []
     if isinstance(core, ir.FilterCore):
         return [one for one in (core.left, core.right) if one is not None]
-    return [asked(core.value) if isinstance(core, ir.ScoreCore) else core.test]
+    return [condition_of(core.value) if isinstance(core, ir.ScoreCore) else core.test]
 
 
 @pytest.mark.slow

@@ -24,8 +24,8 @@ from engine.kube.wiring import Wiring
 from engine.objects import Pod, from_builtins
 from engine.objects.ondemand import FinishedPod
 from engine.pods.podinfo import make_pod_info
+from engine.policy.bundle import Field, Needs, needs_of
 from engine.policy.findings import new_compiler
-from engine.policy.needs import Field, Needs, needs_of
 from engine.policy.podreads import finished_at
 from engine.signals.samples import Samples
 from engine.signals.spec import Question, SignalSpec

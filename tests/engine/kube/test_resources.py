@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from engine.embedded.resources import BY_PATH
 from engine.framework.events import Resource as Wakes
+from engine.kube import resources
 from engine.kube.resources import (
     KINDS,
     LEASES,
@@ -18,8 +19,6 @@ from engine.kube.resources import (
     Kind,
     Resource,
     config_maps,
-    namespaces,
-    nodes,
     pods,
 )
 from engine.policy.objectreads import LEASES as NODES
@@ -62,8 +61,8 @@ def test_what_is_watched_when_a_policy_reads_it_may_be_watched(kind: Kind) -> No
 @pytest.mark.parametrize(
     ("resource", "name"),
     [
-        (nodes(), "nodes"),
-        (namespaces(), "namespaces"),
+        (resources.NODES, "nodes"),
+        (resources.NAMESPACES, "namespaces"),
         (pods(), "pods"),
         (config_maps("a", "b"), "configmaps a/b"),
         (config_maps("a", label_selector="x=y"), "configmaps a/x=y"),
@@ -83,7 +82,10 @@ def test_every_api_server_has_all_but_the_groups_of_pods_and_quotas() -> None:
         "podgroups.scheduling.x-k8s.io",
         "podgroups.scheduling.k8s.io",
     }
-    assert all(one.everywhere for one in (pods(), nodes(), namespaces(), config_maps("a", "b")))
+    assert all(
+        one.everywhere
+        for one in (pods(), resources.NODES, resources.NAMESPACES, config_maps("a", "b"))
+    )
     assert not replace(pods(), path="/apis/apps/v1/deploymentz").everywhere
 
 

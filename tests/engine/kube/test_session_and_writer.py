@@ -372,7 +372,7 @@ class Ignored(Handler[Any]):
 async def test_what_is_asked_ahead_of_a_resource_is_the_first_that_its_reflector_asks():
     empty = reply(200, b'{"metadata":{"resourceVersion":"7"},"items":[]}')
     async with serving(empty) as script, session_to(script) as session:
-        for resource in (resources.pods(), resources.nodes()):
+        for resource in (resources.pods(), resources.NODES):
             await ask_ahead(session, resource)
             reflector = Reflector(session, resource, Ignored(), wiring())
             running = asyncio.create_task(reflector.run())

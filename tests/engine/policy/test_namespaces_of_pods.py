@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from engine.cycle import decide
 from engine.objects import Namespace, from_builtins
 from engine.policy.plugin import PolicyPlugin
-from engine.policy.subject import PodSubject
-from engine.policy.world import DEFAULT_GPUS, SnapshotWorld, Worlds
+from engine.policy.world import DEFAULT_GPUS, PodSubject, SnapshotWorld, Worlds
 from tests.builders import Cache, make_node, make_pod
 from tests.dsl import oracle
 from tests.effort import examples

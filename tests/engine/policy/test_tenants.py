@@ -20,10 +20,9 @@ from engine.inforce import Callbacks, InForce
 from engine.objects import ConfigMap, ObjectMeta
 from engine.plugins.profiles import make_profiles
 from engine.policy import lastgood
-from engine.policy.bundle import Bundle, Refusal, compile_at_once, compile_settings
+from engine.policy.bundle import Bundle, Needs, Refusal, compile_at_once, compile_settings
 from engine.policy.chain import frameworks_of
 from engine.policy.guard import Load
-from engine.policy.needs import Needs
 from engine.policy.reloader import Kept
 from engine.policy.world import Worlds
 from engine.telemetry import Telemetry

@@ -16,8 +16,7 @@ from engine.pods.podinfo import make_pod_info
 from engine.pods.workloads import owned_by, workload_of
 from engine.policy.objectreads import ImageLists
 from engine.policy.podreads import epoch_seconds, reader_of
-from engine.policy.subject import PodSubject
-from engine.policy.world import DEFAULT_GPUS, SnapshotWorld, Worlds
+from engine.policy.world import DEFAULT_GPUS, PodSubject, SnapshotWorld, Worlds
 from tests.builders import Cache, changed, make_node, make_pod, pod_object
 
 #: What is known of the outcome is given to actions, not read of the world.

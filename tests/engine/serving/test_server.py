@@ -24,12 +24,12 @@ from engine.cli.loop import run_in_loop
 from engine.clock import ManualClock
 from engine.kube.client import Response
 from engine.kube.errors import Unreachable
-from engine.serving.access import Access
 from engine.serving.certificates import CertificateError, CertificateFiles, Certificates
 from engine.serving.selfmade import SelfMade
 from engine.serving.server import (
     MOST_CONNECTIONS,
     PING,
+    Access,
     BadCallError,
     Call,
     Check,

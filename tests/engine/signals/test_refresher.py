@@ -24,7 +24,7 @@ from aiohttp import web
 from engine.clock import ManualClock
 from engine.configuration.berth import PrometheusSection
 from engine.objects import Node, ObjectMeta
-from engine.signals.refresher import PrometheusRefresher
+from engine.signals.prometheus import PrometheusRefresher
 from engine.signals.spec import SignalSpec
 from engine.signals.store import SignalStore
 from engine.telemetry import Count, Telemetry
@@ -192,7 +192,7 @@ async def test_a_bad_question_is_left_alone_and_the_others_go_on(
     async with serving(vector(a=1), answer) as bench:
         bench.store.set_specs([SPEC])
         refresher = bench.refresher()
-        refresher._server._session.most_bytes = 2000
+        refresher._server.most_bytes = 2000
         waits = []
         for _ in range(5):
             waits.append(await refresher.turn())
@@ -301,7 +301,7 @@ import asyncio, socket
 
 from engine.clock import SystemClock
 from engine.configuration.berth import PrometheusSection
-from engine.signals.refresher import PrometheusRefresher
+from engine.signals.prometheus import PrometheusRefresher
 from engine.signals.spec import SignalSpec
 from engine.signals.store import SignalStore
 from engine.telemetry import Telemetry

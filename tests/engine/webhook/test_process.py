@@ -17,8 +17,7 @@ from engine.objects import ConfigMap, ObjectMeta
 from engine.policy import lastgood
 from engine.policy.reloader import Kept
 from engine.telemetry import Telemetry
-from engine.webhook.process import Webhook, WebhookOptions
-from engine.webhook.registration import Place
+from engine.webhook.process import Place, Webhook, WebhookOptions
 
 TITLE = "ConfigMap a/b"
 

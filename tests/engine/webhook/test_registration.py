@@ -17,7 +17,7 @@ from engine.kube.errors import NotFound, StatusError, Unreachable
 from engine.pods.selectors import SelectorError
 from engine.serving.certificates import SharedPair, repeated
 from engine.serving.selfmade import SelfMade
-from engine.webhook.registration import Place, Registration, webhooks
+from engine.webhook.process import Place, Registration, webhooks
 from tests.scenarios.fake_server import status
 
 PLACE = Place("berth-system", "berth-webhook")
