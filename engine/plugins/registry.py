@@ -27,9 +27,7 @@ from engine.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFit
 from engine.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
 from engine.plugins.taint_toleration import NodeUnschedulable, TaintToleration
 from engine.plugins.volumes.binding import VolumeBinding, VolumeBindingArgs
-from engine.plugins.volumes.limits import NodeVolumeLimits
-from engine.plugins.volumes.restrictions import VolumeRestrictions
-from engine.plugins.volumes.zone import VolumeZone
+from engine.plugins.volumes.filters import NodeVolumeLimits, VolumeRestrictions, VolumeZone
 from engine.text.display import nearest
 
 #: As in `configuration.scheduler`, which needs what commands without a configuration do not load.

@@ -18,8 +18,8 @@ from engine.objects import DiskSources, LabelSelector, from_builtins
 from engine.objects.storage import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolume
 from engine.plugins.profiles import make_profile
 from engine.plugins.registry import make_plugin
+from engine.plugins.volumes.filters import Alone
 from engine.plugins.volumes.migration import csi_affinity, csi_handle, migration_of
-from engine.plugins.volumes.restrictions import Alone
 from engine.plugins.volumes.topology import of_labels
 from engine.pods.podinfo import PodInfo
 from tests.builders import Cache, default_plugins, make_pod
