@@ -20,9 +20,7 @@ from engine.plugins.image_locality import ImageLocality
 from engine.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
 from engine.plugins.no_nodes import DefaultBinder, PrioritySort, SchedulingGates
 from engine.plugins.node_affinity import NodeAffinityArgs, NodeAffinityPlugin
-from engine.plugins.node_declared_features import NodeDeclaredFeatures
-from engine.plugins.node_name import NodeName
-from engine.plugins.node_ports import NodePorts
+from engine.plugins.node_facts import NodeDeclaredFeatures, NodeName, NodePorts
 from engine.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 from engine.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
 from engine.plugins.taint_toleration import NodeUnschedulable, TaintToleration
