@@ -6,13 +6,11 @@ Each is documented where it is defined. They are for reading: what writes is for
 from engine.cache.changes import Cause
 from engine.cache.columns import BoolColumn, CodeColumn, Dictionary, FloatColumn, IntColumn, Rows
 from engine.cache.domains import Domains, DomainTable, Eligibility, Topology
-from engine.cache.images import Image, Images
-from engine.cache.nodes import NodeColumns, annotation_column, label_column
+from engine.cache.nodes import Image, Images, NodeColumns, Ports, annotation_column, label_column
 from engine.cache.nominations import Nominations
 from engine.cache.otherpods import OtherPods, QueueTimes
 from engine.cache.pods import Ledger, PodColumns
 from engine.cache.podsets import CountedTerm, Tally
-from engine.cache.ports import Ports
 from engine.cache.snapshot import Signals, Snapshot, Waiting
 
 __all__ = [
