@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from engine.cache import Cache
 from engine.collective.packing import Alike, Packing, Search, SearchBudget, Steps, pack
 from engine.framework.interface import Room
+from engine.framework.keycolumn import TIE_BITS
 from engine.framework.runtime import Framework, Unfit
 from engine.framework.snapshot import CodeColumn, NodeColumns, Snapshot, label_column
-from engine.framework.ties import TIE_BITS
 from engine.pods.podinfo import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PodInfo
 from engine.pods.podterms import terms_of
 

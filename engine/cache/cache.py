@@ -24,9 +24,8 @@ from engine.cache.changes import NOWHERE, Cause, NodeChanges
 from engine.cache.columns import Dictionary
 from engine.cache.domains import TopologyCounts
 from engine.cache.nodes import NodeTable
-from engine.cache.nominations import NominationTable
 from engine.cache.objects import ObjectStore, ObjectStores
-from engine.cache.otherpods import OtherPodsTable, QueueTimes
+from engine.cache.otherpods import NominationTable, OtherPodsTable, QueueTimes
 from engine.cache.pods import PodTable
 from engine.cache.snapshot import Signals, Snapshot, Waiting
 from engine.objects import Namespace, Node, Pod

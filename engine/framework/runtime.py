@@ -23,14 +23,12 @@ from engine.framework.events import ClusterEventWithHint
 from engine.framework.gang import Membership
 from engine.framework.interface import MAX_SCORE, UNSHARED, Points, Scores
 from engine.framework.keycolumn import NOWHERE, UNIT, KeyColumn, steps_of
-from engine.framework.profile import Profile
+from engine.framework.profile import VIEW, Profile, View
 from engine.framework.runner import Candidates, PluginError, PluginRunner, Unfit
 from engine.framework.searchprogress import SearchProgress
 from engine.framework.snapshot import BoolColumn, IntColumn, Snapshot
 from engine.framework.status import Code, Status, unschedulable
 from engine.framework.trials import Trial
-from engine.framework.view import NAME as VIEW
-from engine.framework.view import View
 from engine.pods.podinfo import PodInfo
 
 __all__ = ["MEMO_BYTES", "Candidates", "Framework", "PluginError", "Unfit"]

@@ -7,8 +7,7 @@ from engine.cache.changes import Cause
 from engine.cache.columns import BoolColumn, CodeColumn, Dictionary, FloatColumn, IntColumn, Rows
 from engine.cache.domains import Domains, DomainTable, Eligibility, Topology
 from engine.cache.nodes import Image, Images, NodeColumns, Ports, annotation_column, label_column
-from engine.cache.nominations import Nominations
-from engine.cache.otherpods import OtherPods, QueueTimes
+from engine.cache.otherpods import Nominations, OtherPods, QueueTimes
 from engine.cache.pods import Ledger, PodColumns
 from engine.cache.podsets import CountedTerm, Tally
 from engine.cache.snapshot import Signals, Snapshot, Waiting

@@ -49,10 +49,9 @@ from engine.gangplan import (
     emptiest,
     plan,
 )
-from engine.gangs.holds import Holds
+from engine.gangs.holds import Hold, Holds, Turn, rank_of
 from engine.gangs.rescue import MOST_ASKED, Domain, Rescue, Rescuers
 from engine.gangs.slices import Absent, OutdatedError, in_slices
-from engine.gangs.turn import Hold, Turn, rank_of
 from engine.notices import said
 from engine.placement import Placement
 from engine.pods.podinfo import PodInfo

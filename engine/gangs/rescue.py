@@ -27,8 +27,8 @@ from engine.framework.searchprogress import SLICE_RUNS, SearchProgress, Unfinish
 from engine.framework.snapshot import BoolColumn, Snapshot
 from engine.framework.status import unschedulable
 from engine.gangplan import MOST_DOMAINS
+from engine.gangs.holds import Turn
 from engine.gangs.slices import Absent
-from engine.gangs.turn import Turn
 from engine.placement import Placement
 from engine.plugins.default_preemption import RANKS
 from engine.pods.podinfo import PodInfo

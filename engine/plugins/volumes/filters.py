@@ -24,13 +24,16 @@ from engine.objects import Disk, Pod
 from engine.objects.storage import CSINode, PersistentVolume, StorageClass, VolumeAttachment
 from engine.plugins.hints import changed, differs, gone, now, on, placed
 from engine.plugins.volumes.attached import (
+    NO_LIMIT,
     Attached,
+    CsiNodes,
     MissingClaimError,
     NodeVolumes,
     attached_by,
     concerns,
     has_volumes,
     is_stored,
+    limits_of,
     volumes_key,
 )
 from engine.plugins.volumes.claims import (
@@ -46,7 +49,6 @@ from engine.plugins.volumes.claims import (
     not_found,
     waits,
 )
-from engine.plugins.volumes.csi_nodes import NO_LIMIT, CsiNodes, limits_of
 from engine.plugins.volumes.migration import (
     BETA_REGION,
     BETA_ZONE,
