@@ -98,6 +98,8 @@ class WaitingPods:
         self.on_work: Callable[[], None] = lambda: None
         """Called when there is work: the loop may sleep."""
         self._held: dict[str, WaitingPod] = {}
+        self.get: Callable[[str], WaitingPod | None] = self._held.get
+        """The pod of a UID, if it waits."""
         # Many pods wait for the same events: each is compared once for all of them.
         self._by_wakes: dict[Wakes, dict[str, None]] = {}
         self._stirred: dict[Wakes, None] = {}
@@ -112,10 +114,6 @@ class WaitingPods:
 
     def __iter__(self) -> Iterator[WaitingPod]:
         return iter(self._held.values())
-
-    def get(self, uid: str) -> WaitingPod | None:
-        """The pod, if it waits."""
-        return self._held.get(uid)
 
     # ---- who waits
 
