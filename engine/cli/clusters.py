@@ -21,7 +21,7 @@ from engine.cli.manifests import Objects
 from engine.cli.replay import ruled
 from engine.clock import Clock, ManualClock, SystemClock
 from engine.configuration.settings import Settings
-from engine.framework.frameworks import Frameworks
+from engine.framework.runtime import Frameworks
 from engine.inforce import Callbacks, InForce
 from engine.kube.errors import NotFound, StatusError
 from engine.kube.keeper import Keeper
