@@ -15,10 +15,15 @@ from engine.framework.interface import Plugin
 from engine.plugins import out_of_tree
 from engine.plugins.allocation import BalancedAllocation, BalancedAllocationArgs
 from engine.plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
-from engine.plugins.dynamic_resources import DynamicResources, DynamicResourcesArgs
 from engine.plugins.image_locality import ImageLocality
 from engine.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
-from engine.plugins.no_nodes import DefaultBinder, PrioritySort, SchedulingGates
+from engine.plugins.no_nodes import (
+    DefaultBinder,
+    DynamicResources,
+    DynamicResourcesArgs,
+    PrioritySort,
+    SchedulingGates,
+)
 from engine.plugins.node_affinity import NodeAffinityArgs, NodeAffinityPlugin
 from engine.plugins.node_facts import NodeDeclaredFeatures, NodeName, NodePorts
 from engine.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
