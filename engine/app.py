@@ -30,9 +30,8 @@ from engine.extenders.lane import ExtenderBinder, WholeObjects
 from engine.extenders.server import advice_on, calls_of
 from engine.framework.decision import Placed
 from engine.framework.edge import Binder, Edge
-from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import NAME as EXTENDER
-from engine.framework.runtime import PluginError
+from engine.framework.runtime import Frameworks, PluginError
 from engine.framework.snapshot import Snapshot
 from engine.garbage import collecting, keep_sweeping, seldom, sweep
 from engine.inforce import Callbacks, InForce

@@ -8,8 +8,7 @@ from typing import Protocol
 
 from engine.cache import Cache
 from engine.clock import Clock
-from engine.framework.frameworks import Frameworks
-from engine.framework.runtime import Framework
+from engine.framework.runtime import Framework, Frameworks
 from engine.framework.snapshot import Signals, Snapshot
 from engine.pods.podinfo import PodInfo
 from engine.queue import QueueHooks

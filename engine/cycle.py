@@ -26,14 +26,13 @@ from engine.framework.decision import (
     Rejections,
 )
 from engine.framework.groupedchoice import GroupedChoice
-from engine.framework.keycolumn import FRACTION, NOWHERE
+from engine.framework.keycolumn import FRACTION, NOWHERE, TIE_BITS, TIE_MASK
 from engine.framework.opinion import LEFT_OUT, SCALE, Opinion
 from engine.framework.opinion import NAME as EXTENDER
 from engine.framework.runtime import Candidates, Framework, PluginError, Unfit
 from engine.framework.searchprogress import SearchProgress
 from engine.framework.snapshot import IntColumn, Snapshot
 from engine.framework.status import Code, Status, unschedulable
-from engine.framework.ties import TIE_BITS, TIE_MASK
 from engine.pods.podinfo import PodInfo
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
@@ -35,25 +35,16 @@ def failed(why: str, by: str = "") -> Status:
 
 
 class Changes:
-    """Who waits for changes of objects, by kind."""
+    """Who waits for changes of objects: an event each, and the kinds."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, dict[asyncio.Event, None]] = {}
+        self.waiting: dict[asyncio.Event, frozenset[str]] = {}
 
     def changed(self, kind: str) -> None:
         """An object of the kind came, changed or went."""
-        for event in self._waiting.get(kind, ()):
-            event.set()
-
-    def add(self, kinds: Iterable[str], event: asyncio.Event) -> None:
-        """Sets the event at every change of one of the kinds from now on."""
-        for kind in kinds:
-            self._waiting.setdefault(kind, {})[event] = None
-
-    def remove(self, kinds: Iterable[str], event: asyncio.Event) -> None:
-        """Sets the event no longer."""
-        for kind in kinds:
-            del self._waiting[kind][event]
+        for event, kinds in self.waiting.items():
+            if kind in kinds:
+                event.set()
 
 
 @dataclass(eq=False)
@@ -147,7 +138,7 @@ class Executor:
     async def _wait(self, effect: Await) -> Status:
         """Asks now, and again whenever one of the kinds changes."""
         deadline = self.clock.monotonic() + min(effect.timeout_seconds, MOST_SECONDS)
-        self.changes.add(effect.kinds, self._moved)
+        self.changes.waiting[self._moved] = effect.kinds
         try:
             while True:
                 self._moved.clear()
@@ -168,4 +159,4 @@ class Executor:
                     async with asyncio.timeout(left):
                         await self._moved.wait()
         finally:
-            self.changes.remove(effect.kinds, self._moved)
+            del self.changes.waiting[self._moved]

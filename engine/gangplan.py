@@ -1,15 +1,17 @@
-"""Plans where the members of a gang fit together, by all filters of their profiles.
+"""Plans where the members of a gang fit together, by all filters of their profiles, in slices.
 
-Decides nothing: members are nominated to what it finds, and their own cycles decide. The cluster
-may change between two steps of a plan; what was read is not read again. Only `Rehearsal` and
-`Unpromised` change the cache, within contexts that the caller enters before steps and leaves after.
+Decides nothing: members are nominated to what it finds, and their own cycles decide. Between two
+slices the cluster is as it is: it may change, watches are followed, and nobody sees what is only
+thought. What was read is not read again. Only `Rehearsal`, `Unpromised` and `Absent` change the
+cache, within contexts that are entered before the steps of a slice and left after.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -17,13 +19,96 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cache import Cache
-from engine.collective.packing import Alike, Packing, Search, SearchBudget, Steps, pack
+from engine.clock import Clock
+from engine.collective.packing import Alike, Found, Packing, Search, SearchBudget, Steps, pack
 from engine.framework.interface import Room
+from engine.framework.keycolumn import TIE_BITS
 from engine.framework.runtime import Framework, Unfit
 from engine.framework.snapshot import CodeColumn, NodeColumns, Snapshot, label_column
-from engine.framework.ties import TIE_BITS
 from engine.pods.podinfo import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PodInfo
 from engine.pods.podterms import terms_of
+
+SLICE_SECONDS: Final = 0.002
+
+
+class OutdatedError(Exception):
+    """What the work began with is no longer so."""
+
+
+def in_slices(
+    steps: Steps[Found],
+    clock: Clock,
+    *thought: AbstractContextManager[None],
+    holds: Callable[[], bool] = lambda: True,
+) -> Steps[Found]:
+    """Does the steps within contexts, which it leaves after each slice.
+
+    A slice is two milliseconds, or as long as entering took where that is more: to think a
+    thousand pods away takes longer, and what does no step in a slice never ends.
+
+    Raises:
+        OutdatedError: `holds` says so after a pause.
+    """
+    while True:
+        began = clock.monotonic()
+        with ExitStack() as stack:
+            for one in thought:
+                stack.enter_context(one)
+            entered = clock.monotonic()
+            until = entered + max(SLICE_SECONDS, entered - began)
+            try:
+                while clock.monotonic() < until:
+                    next(steps)
+            except StopIteration as end:
+                found: Found = end.value
+                return found
+        yield
+        if not holds():
+            raise OutdatedError
+
+
+class Absent:
+    """Pods on nodes that are thought away, within its context only."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._uids: dict[str, None] = {}
+        self._back: list[Callable[[], object]] = []
+
+    def __enter__(self) -> None:
+        """They leave, those that are there still."""
+        for uid in self._uids:
+            self._leave(uid)
+
+    def __exit__(self, *_: object) -> None:
+        """They are where they were."""
+        while self._back:
+            self._back.pop()()
+
+    def send(self, uid: str) -> None:
+        """This one, too, from now on."""
+        self._uids[uid] = None
+        self._leave(uid)
+
+    def recall(self) -> None:
+        """Nobody any longer."""
+        self.__exit__()
+        self._uids.clear()
+
+    def _leave(self, uid: str) -> None:
+        cache, back, row = self._cache, self._back, self._cache.pods.row(uid)
+        if row < 0:
+            return
+        pod, node, waiting = cache.pods.pod(row), cache.node_of(uid) or "", cache.waiting.get(uid)
+        if waiting is not None:
+            back.append(partial(cache.wait, waiting))
+        if cache.is_assumed(uid):
+            back.append(partial(cache.assume, pod, node, pod.assumed_at))
+            cache.forget(uid)
+        else:
+            back.append(partial(cache.add_pod, pod, node))
+            cache.remove_pod(uid)
+
 
 _MOST_TERMS: Final = 16
 """Terms of required affinity that are looked at, of pods that share none."""

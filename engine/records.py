@@ -22,8 +22,7 @@ from engine.explain.scores import Scored, noted, ranking
 from engine.framework.decision import Placed, Rejections
 from engine.framework.edge import BindOutcome
 from engine.framework.effects import Bind
-from engine.framework.frameworks import Frameworks
-from engine.framework.runtime import Framework, PluginError, Unfit
+from engine.framework.runtime import Framework, Frameworks, PluginError, Unfit
 from engine.text.display import plain
 
 MOST: Final = 4096

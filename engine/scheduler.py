@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
 from engine.basis import AnyFramework, Basis, SignalSource, queue_hooks
-from engine.binding import Bindings, OutcomeObserver
+from engine.binding import Bindings
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.evictions import Evictions
@@ -35,13 +35,11 @@ from engine.failures import Failures
 from engine.framework.edge import Edge
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.searchprogress import SLICE_RUNS, SearchProgress, UnfinishedError
-from engine.framework.snapshot import Snapshot
 from engine.gangs import Gangs
 from engine.inflight import InFlight
 from engine.measures import Measures
 from engine.notices import Notices
-from engine.placement import ActsObserver, Observer, Placement
-from engine.pods.podinfo import PodInfo
+from engine.placement import Placement
 from engine.queue import QueuedPod, QueueHooks, SchedulingQueue, SubQueue
 from engine.telemetry import Telemetry
 from engine.warmup import Steps, warmup
@@ -93,6 +91,8 @@ class Scheduler:
         self._wake = asyncio.Event()
         self._minute = int(clock.time() // _MINUTE)
         self._basis = Basis(framework, cache, signals, clock)
+        self.snapshot = self._basis.snapshot
+        """The cluster as of now."""
         self._coming: tuple[AnyFramework, QueueHooks] | None = None
         self._in_flight = InFlight(self.wake)
         self._notices = Notices(edge.statuses, edge.events, lambda: self.leads)
@@ -107,6 +107,16 @@ class Scheduler:
         self.placement = Placement(
             self._basis, queue, measures, self._notices, failures, self._evictions, self._bindings
         )
+        self.observe = self.placement.observers.append
+        """Adds an observer of every decision; called synchronously, so it must be quick."""
+        self.observe_acts = self.placement.acts_observers.append
+        """Adds an observer of what the acting tier answers; called like the others."""
+        self.observe_bindings = self._bindings.observers.append
+        """Adds an observer of the outcome of bindings; called like the others."""
+        self.add_background = self._background.append
+        """Adds work that is done between cycles."""
+        self.report = self._notices.report
+        """Tells the user why the pod waits; nothing while another replica leads."""
         self._searches: dict[QueuedPod, SearchProgress] = {}
         self._lane: Lane | None = None
         self.waiting_pods = self.placement.waiting_pods
@@ -126,22 +136,6 @@ class Scheduler:
     def framework(self) -> AnyFramework | None:
         """The rules in force; None before there are any, and nothing is scheduled."""
         return self._basis.framework
-
-    def observe(self, observer: Observer) -> None:
-        """Adds an observer of every decision; called synchronously, so it must be quick."""
-        self.placement.observers.append(observer)
-
-    def observe_acts(self, observer: ActsObserver) -> None:
-        """Adds an observer of what the acting tier answers; called like the others."""
-        self.placement.acts_observers.append(observer)
-
-    def observe_bindings(self, observer: OutcomeObserver) -> None:
-        """Adds an observer of the outcome of bindings; called like the others."""
-        self._bindings.observers.append(observer)
-
-    def add_background(self, work: Background) -> None:
-        """Adds work that is done between cycles."""
-        self._background.append(work)
 
     def extend(self, extenders: Extenders, objects: WholeObjects) -> None:
         """Has extenders asked about the pods that they are interested in."""
@@ -203,10 +197,6 @@ class Scheduler:
                 self._notices.still_gated(queued)
                 yield
 
-    def snapshot(self) -> Snapshot:
-        """The cluster as of now."""
-        return self._basis.snapshot()
-
     @property
     def in_flight(self) -> int:
         """Bindings that are being written."""
@@ -215,10 +205,6 @@ class Scheduler:
     def idle(self) -> bool:
         """No pod can be tried now, and none is being bound."""
         return not (self._queue.ready or self.in_flight or self._searches)
-
-    def report(self, pod: PodInfo, reason: str, message: str) -> None:
-        """Tells the user why the pod waits; nothing while another replica leads."""
-        self._notices.report(pod, reason, message)
 
     # ---- the loop ----------------------------------------------------------------------------
 

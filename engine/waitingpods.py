@@ -14,12 +14,10 @@ Source: kubernetes pkg/scheduler/framework/runtime/waiting_pods_map.go.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import Final
 
 from engine.basis import Basis
@@ -36,7 +34,6 @@ from engine.queue import QueuedPod, SchedulingQueue
 
 MOST_WAITING: Final = 5_000
 TESTS_A_SLICE: Final = 16
-SPARE_TIMERS: Final = 64
 _NODE_GONE: Final = ClusterEvent(Resource.NODE, Action.DELETE)
 _NO_NODE: Final = unschedulable("the node is gone")
 
@@ -101,12 +98,14 @@ class WaitingPods:
         self.on_work: Callable[[], None] = lambda: None
         """Called when there is work: the loop may sleep."""
         self._held: dict[str, WaitingPod] = {}
+        self.get: Callable[[str], WaitingPod | None] = self._held.get
+        """The pod of a UID, if it waits."""
         # Many pods wait for the same events: each is compared once for all of them.
         self._by_wakes: dict[Wakes, dict[str, None]] = {}
         self._stirred: dict[Wakes, None] = {}
         self._again: OrderedDict[str, None] = OrderedDict()
-        self._timers: list[tuple[float, int, str]] = []
-        self._tickets = count()
+        self._soonest = math.inf
+        """No later than the first `due` of those that are not in `_again`."""
         self.queue.on_event = self.happened
         self.queue.on_waiting = self._changed
 
@@ -115,10 +114,6 @@ class WaitingPods:
 
     def __iter__(self) -> Iterator[WaitingPod]:
         return iter(self._held.values())
-
-    def get(self, uid: str) -> WaitingPod | None:
-        """The pod, if it waits."""
-        return self._held.get(uid)
 
     # ---- who waits
 
@@ -178,16 +173,15 @@ class WaitingPods:
         """When a pod is to be asked about (monotonic); None: not by time alone."""
         if self._again or self._stirred:
             return self._clock.monotonic()
-        return self._timers[0][0] if self._timers else None
+        return None if self._soonest == math.inf else self._soonest
 
     def step(self, deadline: float) -> bool:  # noqa: ARG002 - bounded by number, so that it repeats
         """Asks about a few of the pods that are due; True if more are left."""
         now = self._clock.monotonic()
-        while self._timers and self._timers[0][0] <= now:
-            at, _, uid = heapq.heappop(self._timers)
-            held = self._held.get(uid)
-            if held is not None and held.due == at:
-                self._again[uid] = None
+        if self._soonest <= now:
+            due = {uid: held.due for uid, held in self._held.items()}
+            self._again.update(dict.fromkeys(uid for uid in due if due[uid] <= now))
+            self._soonest = min((at for at in due.values() if at > now), default=math.inf)
         for _ in range(TESTS_A_SLICE):
             held = self._next()
             if held is None:
@@ -259,15 +253,8 @@ class WaitingPods:
         snapshot = self.basis.snapshot()
         turn = self.basis.framework_of(held.pod).recheck_at(held.pod, snapshot, frozenset(held.by))
         now = self._clock.monotonic()
-        due = min(held.since + held.seconds, now + max(0.0, turn - self._clock.time()))
-        if due != held.due or due <= now:
-            held.due = due
-            if len(self._timers) > SPARE_TIMERS + 2 * len(self._held):
-                # Timers of pods that wait no longer may run for a day.
-                there = {one.pod.uid: one.due for one in self._held.values()}
-                self._timers = [one for one in self._timers if there.get(one[2]) == one[0]]
-                heapq.heapify(self._timers)
-            heapq.heappush(self._timers, (due, next(self._tickets), uid))
+        held.due = min(held.since + held.seconds, now + max(0.0, turn - self._clock.time()))
+        self._soonest = min(self._soonest, held.due)
         self._cache.wait(Waiting(held.pod, held.node, held.since_time, frozenset(held.by)))
 
     def _changed(self, queued: QueuedPod, events: Sequence[ClusterEvent]) -> None:

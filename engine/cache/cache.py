@@ -24,9 +24,8 @@ from engine.cache.changes import NOWHERE, Cause, NodeChanges
 from engine.cache.columns import Dictionary
 from engine.cache.domains import TopologyCounts
 from engine.cache.nodes import NodeTable
-from engine.cache.nominations import NominationTable
-from engine.cache.objects import ObjectStore, ObjectStores
-from engine.cache.otherpods import OtherPodsTable, QueueTimes
+from engine.cache.objects import ObjectStores
+from engine.cache.otherpods import NominationTable, OtherPodsTable, QueueTimes
 from engine.cache.pods import PodTable
 from engine.cache.snapshot import Signals, Snapshot, Waiting
 from engine.objects import Namespace, Node, Pod
@@ -60,6 +59,8 @@ class Cache:
         self.nominations = NominationTable()
         self.waiting: dict[str, Waiting] = {}
         self.stores = ObjectStores()
+        self.store = self.stores.of
+        """The objects of a kind, to read; methods write."""
         self.topology = TopologyCounts(self.pods, self.namespaces)
         self.log = NodeChanges(self.nodes)
         self._rows = self.pods.row_of
@@ -143,10 +144,6 @@ class Cache:
         self.log.add(row, _ANY)
 
     # ---- objects of other kinds ------------------------------------------------------------
-
-    def store(self, kind: str) -> ObjectStore:
-        """The objects of a kind, to read; the methods below write."""
-        return self.stores.of(kind)
 
     def set_object(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
         """An object came or changed; its kind is the name of its struct."""

@@ -20,7 +20,7 @@ import numpy as np
 from engine.cache.columns import BoolColumn, Rows
 from engine.cache.nodes import NodeColumns
 from engine.cache.pods import PodTable
-from engine.cache.podsets import CountedTerm, PodSetIndex, Tally, TermIndex, add
+from engine.cache.podsets import PodSetIndex, Tally, TermIndex, add
 from engine.changelog import ChangeLog
 from engine.objects import Namespace, Node
 from engine.pods.podinfo import PodInfo
@@ -251,6 +251,8 @@ class Topology:
         """Starts empty; for `pods` see `PodSetIndex`, `namespaces` are those known, by name."""
         self._sets = PodSetIndex(pods, namespaces)
         self._terms = TermIndex()
+        self.terms_on = self._terms.on
+        """The terms of existing pods that find such a pod, in the order in which they came."""
         # As long as one of the groupings is by the label.
         self._columns: WeakValueDictionary[str, _Column] = WeakValueDictionary()
         self._groupings: OrderedDict[_Key, Domains] = OrderedDict()
@@ -278,12 +280,6 @@ class Topology:
         found = self._sets.get(namespaces, selector, terminating=terminating)
         self.moves += self._sets.dropped - before
         return found
-
-    def terms_on(
-        self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]
-    ) -> Sequence[CountedTerm]:
-        """The terms of existing pods that find such a pod, in the order in which they came."""
-        return self._terms.on(namespace, namespace_labels, labels)
 
     def table(
         self, tally: Tally, key: str, eligible: Eligibility | None = None, *, fold: bool = False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -23,10 +23,9 @@ from engine.cache.columns import (
     Dictionary,
     IntColumn,
 )
-from engine.cache.images import Images, ImageTable
-from engine.cache.ports import Ports, PortTable
 from engine.objects import ContainerImage, Node, ResourceList, Taint
 from engine.pods.podinfo import (
+    ANY_ADDRESS,
     CPU,
     EPHEMERAL_STORAGE,
     MEMORY,
@@ -34,10 +33,154 @@ from engine.pods.podinfo import (
     NONZERO_MEMORY,
     PODS,
     PODS_THERE,
+    HostPort,
     PodInfo,
     host_ports,
+    taken,
 )
 from engine.text.quantity import resource_amount, wrap_int64
+
+_NO_PORTS: Final[frozenset[HostPort]] = frozenset()
+
+
+class Ports:
+    """Ports of nodes that pods took, by row and by port.
+
+    A set and no count, as kube-scheduler has it: of two pods with one port on a node, which only
+    others could have put there, the first to go frees it.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[int, set[HostPort]] = {}
+        self._rows: dict[tuple[str, int], dict[str, set[int]]] = {}
+
+    def of(self, row: int) -> frozenset[HostPort]:
+        """What is in use on a node."""
+        return frozenset(self._of.get(row, _NO_PORTS))
+
+    def rows(self, wanted: HostPort) -> set[int]:
+        """The rows where the port cannot be had; 0.0.0.0 is in the way of every address."""
+        address, protocol, number = wanted
+        by_address = self._rows.get((protocol, number), {})
+        if address == ANY_ADDRESS:
+            return set().union(*by_address.values())
+        return by_address.get(ANY_ADDRESS, set()) | by_address.get(address, set())
+
+
+class PortTable(Ports):
+    """`Ports` for `NodeTable`, which alone writes."""
+
+    def add(self, row: int, ports: Iterable[HostPort]) -> None:
+        """A pod came that takes them."""
+        for address, protocol, number in ports:
+            self._of.setdefault(row, set()).add((address, protocol, number))
+            by_address = self._rows.setdefault((protocol, number), {})
+            by_address.setdefault(address, set()).add(row)
+
+    def remove(self, row: int, ports: Iterable[HostPort]) -> None:
+        """A pod went that took them."""
+        for port in ports:
+            here = self._of.get(row)
+            if here is None or port not in here:
+                continue
+            here.discard(port)
+            if not here:
+                del self._of[row]
+            address, protocol, number = port
+            by_address = self._rows[protocol, number]
+            by_address[address].discard(row)
+            if not by_address[address]:
+                del by_address[address]
+            if not by_address:
+                del self._rows[protocol, number]
+
+    def clear(self, row: int) -> None:
+        """The node is gone."""
+        self.remove(row, self.of(row))
+
+
+class PortsOver(Ports):
+    """The same with other ports in use on a few nodes."""
+
+    def __init__(self, base: Ports, differing: Mapping[int, frozenset[HostPort]]) -> None:
+        self._base = base
+        self._differing = differing
+
+    def of(self, row: int) -> frozenset[HostPort]:
+        """See `Ports.of`."""
+        found = self._differing.get(row)
+        return self._base.of(row) if found is None else found
+
+    def rows(self, wanted: HostPort) -> set[int]:
+        """See `Ports.rows`."""
+        rows = self._base.rows(wanted) - self._differing.keys()
+        return rows | {row for row, used in self._differing.items() if taken(wanted, used)}
+
+    def with_pods(self, row: int, pods: Iterable[tuple[frozenset[HostPort], int]]) -> PortsOver:
+        """The same with ports taken (1) or given back (-1) on a node."""
+        used = self.of(row)
+        for ports, sign in pods:
+            used = used | ports if sign > 0 else used - ports
+        return PortsOver(self._base, {**self._differing, row: used})
+
+
+class Image:
+    """One name: its size, where it is, and a number that changes with either."""
+
+    __slots__ = ("_array", "_rows", "size", "version")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.version = 0
+        self._rows: set[int] = set()
+        self._array: NDArray[np.intp] | None = None
+
+    @property
+    def count(self) -> int:
+        """How many nodes have it."""
+        return len(self._rows)
+
+    @property
+    def rows(self) -> NDArray[np.intp]:
+        """The rows of the nodes that have it, ascending."""
+        if self._array is None:
+            self._array = np.array(sorted(self._rows), dtype=np.intp)
+        return self._array
+
+    def change(self, row: int, version: int, *, there: bool) -> None:
+        """It is there from now on, or is no longer; for `ImageTable` alone."""
+        (self._rows.add if there else self._rows.discard)(row)
+        self._array, self.version = None, version
+
+
+class Images:
+    """The images of all nodes by name; the size seen first stands for all, as in the original."""
+
+    def __init__(self) -> None:
+        self._images: dict[str, Image] = {}
+        self._version = 0
+        self.find: Callable[[str], Image | None] = self._images.get
+        """The image of a full name; None if no node has it."""
+
+
+class ImageTable(Images):
+    """`Images` for `NodeTable`, which alone writes."""
+
+    def replace(
+        self, row: int, before: Sequence[ContainerImage], after: Sequence[ContainerImage]
+    ) -> None:
+        """The node of the row has these images instead of those."""
+        if before == after:
+            return
+        self._version += 1
+        for images, there in ((before, False), (after, True)):
+            for image in images:
+                for name in image.names or ():
+                    known = self._images.setdefault(name, Image(image.size_bytes))
+                    known.change(row, self._version, there=there)
+                    if not known.count:
+                        del self._images[name]
+
 
 _NO_TAINTS: Final[tuple[Taint, ...]] = ()
 _Amounts = tuple[ResourceList, ResourceList]

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cache.columns import CodeColumn, IntColumn
-from engine.cache.nodes import NodeColumns
+from engine.cache.nodes import NodeColumns, PortsOver
 from engine.cache.pods import PodColumns
-from engine.cache.ports import PortsOver
 from engine.objects import Node
 from engine.pods.podinfo import PodInfo, host_ports
 from engine.text.quantity import wrap_int64

@@ -18,9 +18,8 @@ from engine.cache.changes import NO_CHANGES, NOWHERE, Cause, Changes, NodeChange
 from engine.cache.columns import CodeColumn, Dictionary, FloatColumn
 from engine.cache.domains import Topology
 from engine.cache.nodes import NodeColumns
-from engine.cache.nominations import Nominations
 from engine.cache.objects import Objects, ObjectStores, TextOf
-from engine.cache.otherpods import OtherPods
+from engine.cache.otherpods import Nominations, OtherPods
 from engine.cache.overlay import Moves, NodesOver, PodsOver
 from engine.cache.pods import PodColumns
 from engine.objects import Namespace

@@ -21,8 +21,7 @@ from engine.cli.replay import frameworks_of
 from engine.cycle import decide
 from engine.explain.scores import policies_of
 from engine.framework.decision import FitError
-from engine.framework.frameworks import Frameworks
-from engine.framework.runtime import Framework
+from engine.framework.runtime import Framework, Frameworks
 from engine.framework.snapshot import Snapshot
 from engine.journal.replay import replay
 from engine.pods.podinfo import PodInfo

@@ -25,7 +25,7 @@ from engine.cli.settings import with_flags
 from engine.clock import Clock, ManualClock, SystemClock
 from engine.configuration.settings import Settings, load, read
 from engine.framework.effects import POD_SCHEDULED
-from engine.framework.frameworks import Frameworks
+from engine.framework.runtime import Frameworks
 from engine.inforce import Callbacks, InForce
 from engine.kube.errors import NotFound, StatusError
 from engine.kube.keeper import Keeper

@@ -12,7 +12,7 @@ from dsl.compiler import Compiler
 from engine.cli import options
 from engine.cli.refusals import reported
 from engine.configuration.settings import ConfigError, Settings
-from engine.framework.frameworks import Frameworks
+from engine.framework.runtime import Frameworks
 from engine.journal.replay import FrameworksOf, replay
 from engine.plugins.profiles import make_profiles
 from engine.policy import chain

@@ -23,11 +23,11 @@ from dsl.schema import request_unit
 from dsl.types import Level, number_of, show
 from engine.explain.scores import policies_of
 from engine.framework.interface import Room
+from engine.framework.profile import VIEW
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import BoolColumn, Snapshot
 from engine.framework.status import Code
 from engine.framework.trials import Filtering, Trial
-from engine.framework.view import NAME as VIEW
 from engine.objects import Node as ApiNode
 from engine.objects import NodeSelectorTerm, SelectorRequirement
 from engine.plugins.taint_toleration import NO_EXECUTE, NO_SCHEDULE, tolerates

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from engine.framework.decision import Placed
 from engine.framework.interface import Scores
+from engine.framework.keycolumn import TIE_BITS
 from engine.framework.runtime import Candidates, Framework, PluginError
 from engine.framework.snapshot import Snapshot
-from engine.framework.ties import TIE_BITS
 from engine.pods.podinfo import PodInfo
 from engine.policy.plugin import PolicyPlugin, place_of
 

@@ -20,9 +20,8 @@ from dsl.plan import Plan
 from engine.basis import AnyFramework
 from engine.extenders.client import MOST_BYTES
 from engine.extenders.messages import BadAnswer, Question, asked_of, victims_of
-from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import SCALE
-from engine.framework.runtime import Framework, PluginError, Unfit
+from engine.framework.runtime import Framework, Frameworks, PluginError, Unfit
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code
 from engine.objects import Pod

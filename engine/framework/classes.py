@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 from engine.framework.decision import Rejections
 from engine.framework.groupedchoice import GroupedChoice
 from engine.framework.interface import SILENT, UNSHARED, Points
-from engine.framework.keycolumn import KeyColumn
+from engine.framework.keycolumn import KeyColumn, turn_of
 from engine.framework.runner import Dependency, PluginRunner, Scoring
 from engine.framework.snapshot import Snapshot
-from engine.framework.ties import turn_of
 from engine.framework.trials import Filtering
 from engine.pods.podinfo import PodInfo
 

@@ -20,9 +20,11 @@ from engine.framework.groupedchoice import GroupedChoice
 from engine.framework.interface import MAX_SCORE, Joint, Normalization, Scope, Scores
 from engine.framework.keycolumn import (
     NOWHERE,
+    TIE_MASK,
     KeyColumn,
     Lookup,
     OutOfRange,
+    Ties,
     row_of,
     steps_of,
 )
@@ -37,7 +39,6 @@ from engine.framework.runner import (
     count_of,
 )
 from engine.framework.snapshot import BoolColumn, Cause, IntColumn, Rows, Snapshot
-from engine.framework.ties import TIE_MASK, Ties
 from engine.framework.trials import Filtering
 from engine.pods.podinfo import PodInfo
 

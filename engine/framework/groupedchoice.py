@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from engine.changelog import ChangeLog
 from engine.framework.interface import MAX_SCORE, Grouped, GroupedFilter, GroupedScore, Moved
-from engine.framework.keycolumn import FRACTION, NOWHERE, KeyColumn
+from engine.framework.keycolumn import FRACTION, NOWHERE, TIE_BITS, KeyColumn
 from engine.framework.snapshot import IntColumn, Snapshot
-from engine.framework.ties import TIE_BITS
 
 _MOST_GROUPS: Final = 1 << 14
 LEADERS: Final = 128

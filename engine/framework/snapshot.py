@@ -3,44 +3,30 @@
 Each is documented where it is defined. They are for reading: what writes is for the cache alone.
 """
 
-from engine.cache.changes import Cause
-from engine.cache.columns import BoolColumn, CodeColumn, Dictionary, FloatColumn, IntColumn, Rows
-from engine.cache.domains import Domains, DomainTable, Eligibility, Topology
-from engine.cache.images import Image, Images
-from engine.cache.nodes import NodeColumns, annotation_column, label_column
-from engine.cache.nominations import Nominations
-from engine.cache.otherpods import OtherPods, QueueTimes
-from engine.cache.pods import Ledger, PodColumns
-from engine.cache.podsets import CountedTerm, Tally
-from engine.cache.ports import Ports
-from engine.cache.snapshot import Signals, Snapshot, Waiting
-
-__all__ = [
-    "BoolColumn",
-    "Cause",
-    "CodeColumn",
-    "CountedTerm",
-    "Dictionary",
-    "DomainTable",
-    "Domains",
-    "Eligibility",
-    "FloatColumn",
-    "Image",
-    "Images",
-    "IntColumn",
-    "Ledger",
-    "NodeColumns",
-    "Nominations",
-    "OtherPods",
-    "PodColumns",
-    "Ports",
-    "QueueTimes",
-    "Rows",
-    "Signals",
-    "Snapshot",
-    "Tally",
-    "Topology",
-    "Waiting",
-    "annotation_column",
-    "label_column",
-]
+from engine.cache.changes import Cause as Cause
+from engine.cache.columns import BoolColumn as BoolColumn
+from engine.cache.columns import CodeColumn as CodeColumn
+from engine.cache.columns import Dictionary as Dictionary
+from engine.cache.columns import FloatColumn as FloatColumn
+from engine.cache.columns import IntColumn as IntColumn
+from engine.cache.columns import Rows as Rows
+from engine.cache.domains import Domains as Domains
+from engine.cache.domains import DomainTable as DomainTable
+from engine.cache.domains import Eligibility as Eligibility
+from engine.cache.domains import Topology as Topology
+from engine.cache.nodes import Image as Image
+from engine.cache.nodes import Images as Images
+from engine.cache.nodes import NodeColumns as NodeColumns
+from engine.cache.nodes import Ports as Ports
+from engine.cache.nodes import annotation_column as annotation_column
+from engine.cache.nodes import label_column as label_column
+from engine.cache.otherpods import Nominations as Nominations
+from engine.cache.otherpods import OtherPods as OtherPods
+from engine.cache.otherpods import QueueTimes as QueueTimes
+from engine.cache.pods import Ledger as Ledger
+from engine.cache.pods import PodColumns as PodColumns
+from engine.cache.podsets import CountedTerm as CountedTerm
+from engine.cache.podsets import Tally as Tally
+from engine.cache.snapshot import Signals as Signals
+from engine.cache.snapshot import Snapshot as Snapshot
+from engine.cache.snapshot import Waiting as Waiting

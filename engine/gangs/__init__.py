@@ -1,4 +1,4 @@
-"""Pods that start together: `cycle.Gangs` tries them, `turn` has what it works on."""
+"""Pods that start together: `cycle.Gangs` tries them, `holds` has what it works on."""
 
 from engine.gangs.cycle import Gangs
 from engine.gangs.holds import waits_alone

@@ -12,7 +12,7 @@ has a node by it, and nothing is written before it ends:
                                                         │       ──▶ held in permit, for a time
                                                         └─ else ──▶ all given back: it failed
 
-With `within`, the plan comes first. Plans and searches for victims are made in slices (`slices`).
+With `within`, the plan comes first. Plans and searches for victims are made in slices (`gangplan`).
 While the first plan is made no member has a node, and other pods are decided about between its
 slices; if the members' own cycles find it outdated then, or nodes went, a second one is made with
 nobody else decided about. Where a younger gang holds nodes that would do, it gives way. A
@@ -42,17 +42,18 @@ from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
 from engine.gangplan import (
     MOST_DOMAINS,
+    Absent,
+    OutdatedError,
     Rehearsal,
     Together,
     Unpromised,
     domain_of_affinity,
     emptiest,
+    in_slices,
     plan,
 )
-from engine.gangs.holds import Holds
+from engine.gangs.holds import Hold, Holds, Turn, rank_of
 from engine.gangs.rescue import MOST_ASKED, Domain, Rescue, Rescuers
-from engine.gangs.slices import Absent, OutdatedError, in_slices
-from engine.gangs.turn import Hold, Turn, rank_of
 from engine.notices import said
 from engine.placement import Placement
 from engine.pods.podinfo import PodInfo

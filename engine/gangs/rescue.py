@@ -26,9 +26,8 @@ from engine.framework.runtime import PluginError, Unfit
 from engine.framework.searchprogress import SLICE_RUNS, SearchProgress, UnfinishedError
 from engine.framework.snapshot import BoolColumn, Snapshot
 from engine.framework.status import unschedulable
-from engine.gangplan import MOST_DOMAINS
-from engine.gangs.slices import Absent
-from engine.gangs.turn import Turn
+from engine.gangplan import MOST_DOMAINS, Absent
+from engine.gangs.holds import Turn
 from engine.placement import Placement
 from engine.plugins.default_preemption import RANKS
 from engine.pods.podinfo import PodInfo

@@ -16,8 +16,7 @@ from engine.clock import ManualClock
 from engine.cycle import conclude, decide
 from engine.framework.acting import Point
 from engine.framework.decision import Decision
-from engine.framework.frameworks import Frameworks
-from engine.framework.runtime import Framework
+from engine.framework.runtime import Framework, Frameworks
 from engine.framework.searchprogress import SLICE_RUNS, SearchProgress, UnfinishedError
 from engine.framework.snapshot import Snapshot
 from engine.journal.recorder import APPLIED, FORMAT, Entry, Structs, decision_line, kind_of

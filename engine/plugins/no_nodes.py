@@ -1,4 +1,6 @@
-"""Plugins that look at no node: queue order, gates, and names that profiles list.
+"""Plugins that look at no node: queue order, gates, names that profiles list, and DynamicResources.
+
+Devices are not allocated: a pod that claims some waits, and the reason is reported.
 
 Source: kubernetes plugins/queuesort, schedulinggates and defaultbinder; for extenders
 pkg/scheduler/schedule_one.go, findNodesThatFitPod (issue 122019).
@@ -6,13 +8,26 @@ pkg/scheduler/schedule_one.go, findNodesThatFitPod (issue 122019).
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
+import numpy as np
+
+from engine.framework.decision import PostFilterResult, Rejections
 from engine.framework.events import EVERYTHING, Action, ClusterEventWithHint, Resource
-from engine.framework.interface import Points
+from engine.framework.interface import (
+    SKIP_FILTER,
+    PluginArgs,
+    Points,
+    PreFilterResult,
+    PreScoreResult,
+    Scores,
+    State,
+    WhatIf,
+)
 from engine.framework.opinion import NAME as EXTENDER
-from engine.framework.snapshot import Snapshot
-from engine.framework.status import Status, unresolvable
+from engine.framework.snapshot import Cause, Rows, Snapshot
+from engine.framework.status import Code, Status, unresolvable, unschedulable
 from engine.plugins.hints import always, on
 from engine.pods.podinfo import PodInfo
 
@@ -67,3 +82,76 @@ class Extenders:
     def points(self) -> Points:
         """Any event."""
         return Points(events=(ClusterEventWithHint(EVERYTHING),))
+
+
+DYNAMIC_RESOURCES: Final = "DynamicResources"
+NOT_ALLOCATED: Final = PreFilterResult(
+    unresolvable(
+        "the pod has resource claims, and this scheduler has no plugin DynamicResources that would"
+        " allocate them"
+    )
+)
+
+_DURATION: Final = re.compile(r"\+?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|ms|[smh]))+)", re.ASCII)
+_NOTHING: Final = PostFilterResult(unschedulable())
+_UNPREPARED: Final = PostFilterResult(
+    Status(Code.ERROR, ("not found",), DYNAMIC_RESOURCES), message="not found"
+)
+_NO_DIFFERENCE: Final = PreScoreResult(causes=Cause(0), shared=True)
+
+
+class DynamicResourcesArgs(PluginArgs, frozen=True):
+    """`pluginConfig` of DynamicResources; both times are read and do nothing."""
+
+    filter_timeout: str | None = None
+    binding_timeout: str | None = None
+
+    def __post_init__(self) -> None:
+        """Checks them as far as kube-scheduler reads them.
+
+        Raises:
+            ValueError: one is no duration.
+        """
+        times = ("filterTimeout", self.filter_timeout), ("bindingTimeout", self.binding_timeout)
+        for name, given in times:
+            if given is not None and not _DURATION.fullmatch(given):
+                raise ValueError(f"{name}: {given!r} is not a duration; write one like 10s")
+
+
+class DynamicResources:
+    """Rejects every pod with resource claims."""
+
+    def __init__(self, args: DynamicResourcesArgs | None = None) -> None:
+        """Takes them as kube-scheduler does."""
+
+    name: Final = DYNAMIC_RESOURCES
+
+    def points(self) -> Points:
+        """No events: only another pod or another scheduler helps."""
+        return Points(
+            class_key=_claims,
+            pre_filter=lambda *of: NOT_ALLOCATED if _claims(*of) else SKIP_FILTER,
+            pre_score=lambda *_: _NO_DIFFERENCE,
+            score=_score,
+            post_filter=_post_filter,
+        )
+
+
+def _claims(pod: PodInfo, snapshot: Snapshot) -> bool:
+    return bool(pod.pod.spec.resource_claims)
+
+
+def _post_filter(
+    pod: PodInfo, snapshot: Snapshot, rejections: Rejections, what_if: WhatIf
+) -> PostFilterResult:
+    """Nothing; but kube-scheduler's fails, and preemption is not asked, if it was never prepared.
+
+    That is so where another plugin's PreFilter ended the cycle before its own was asked.
+    """
+    ended = rejections.ended
+    return _UNPREPARED if ended is not None and DYNAMIC_RESOURCES in ended.unasked else _NOTHING
+
+
+def _score(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
+    """Without claims all nodes are alike."""
+    return np.zeros(len(snapshot.nodes.present[rows]))

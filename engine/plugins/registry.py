@@ -15,21 +15,22 @@ from engine.framework.interface import Plugin
 from engine.plugins import out_of_tree
 from engine.plugins.allocation import BalancedAllocation, BalancedAllocationArgs
 from engine.plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
-from engine.plugins.dynamic_resources import DynamicResources, DynamicResourcesArgs
 from engine.plugins.image_locality import ImageLocality
 from engine.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
-from engine.plugins.no_nodes import DefaultBinder, PrioritySort, SchedulingGates
+from engine.plugins.no_nodes import (
+    DefaultBinder,
+    DynamicResources,
+    DynamicResourcesArgs,
+    PrioritySort,
+    SchedulingGates,
+)
 from engine.plugins.node_affinity import NodeAffinityArgs, NodeAffinityPlugin
-from engine.plugins.node_declared_features import NodeDeclaredFeatures
-from engine.plugins.node_name import NodeName
-from engine.plugins.node_ports import NodePorts
+from engine.plugins.node_facts import NodeDeclaredFeatures, NodeName, NodePorts
 from engine.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 from engine.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
 from engine.plugins.taint_toleration import NodeUnschedulable, TaintToleration
 from engine.plugins.volumes.binding import VolumeBinding, VolumeBindingArgs
-from engine.plugins.volumes.limits import NodeVolumeLimits
-from engine.plugins.volumes.restrictions import VolumeRestrictions
-from engine.plugins.volumes.zone import VolumeZone
+from engine.plugins.volumes.filters import NodeVolumeLimits, VolumeRestrictions, VolumeZone
 from engine.text.display import nearest
 
 #: As in `configuration.scheduler`, which needs what commands without a configuration do not load.

@@ -8,10 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from engine.framework.frameworks import Frameworks
 from engine.framework.interface import Points
 from engine.framework.profile import Changed, Profile, Weighted, without
-from engine.framework.runtime import MEMO_BYTES, Framework, PluginError
+from engine.framework.runtime import MEMO_BYTES, Framework, Frameworks, PluginError
 from engine.framework.status import unresolvable
 from engine.policy.bundle import Bundle
 from engine.policy.canary import enforced

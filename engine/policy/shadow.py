@@ -29,9 +29,8 @@ from engine.clock import Clock
 from engine.framework.decision import Placed
 from engine.framework.edge import BindOutcome
 from engine.framework.effects import Bind
-from engine.framework.frameworks import Frameworks
 from engine.framework.keycolumn import NOWHERE, steps_of
-from engine.framework.runtime import Framework, best_tier
+from engine.framework.runtime import Framework, Frameworks, best_tier
 from engine.framework.snapshot import BoolColumn, IntColumn
 from engine.policy.bundle import identity
 from engine.policy.canary import Chosen, in_shadow, turn_of

@@ -18,8 +18,7 @@ from engine.framework.decision import Decision
 from engine.framework.edge import BindOutcome, Edge
 from engine.framework.effects import Bind, Emit, Evict, Patch, SetUnschedulable
 from engine.framework.events import Resource
-from engine.framework.frameworks import Frameworks
-from engine.framework.runtime import Framework
+from engine.framework.runtime import Framework, Frameworks
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status
 from engine.queue import SchedulingQueue

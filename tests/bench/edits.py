@@ -20,7 +20,7 @@ from engine.basis import queue_hooks
 from engine.clock import SystemClock
 from engine.configuration.settings import Settings
 from engine.cycle import decide
-from engine.framework.frameworks import Frameworks
+from engine.framework.runtime import Frameworks
 from engine.inforce import Callbacks, InForce
 from engine.objects import ConfigMap, ObjectMeta
 from engine.plugins.profiles import make_profiles

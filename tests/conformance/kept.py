@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from engine.cycle import decide
-from engine.framework.keycolumn import FRACTION
+from engine.framework.keycolumn import FRACTION, TIE_BITS
 from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Snapshot
-from engine.framework.ties import TIE_BITS
 from engine.pods.podinfo import PodInfo
 from tests.builders import Cache
 from tests.conformance.adapter import build, framework_of, place, read_pod

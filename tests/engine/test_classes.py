@@ -28,11 +28,11 @@ from engine.framework.interface import (
     Scope,
     Verdicts,
 )
+from engine.framework.keycolumn import Ties
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import MEMO_BYTES, Framework
 from engine.framework.snapshot import Cause
 from engine.framework.status import Status, unschedulable
-from engine.framework.ties import Ties
 from engine.objects import ContainerImage, Namespace, ObjectMeta
 from engine.plugins.registry import make_plugin
 from tests.builders import Cache, changed, default_plugins, make_node, make_pod

@@ -21,8 +21,8 @@ from engine.configuration.scheduler import SchedulerDocument
 from engine.configuration.settings import parse
 from engine.extenders import messages
 from engine.extenders.server import NOT_READY, PATHS, advice_on, calls_of, unsaid
-from engine.framework.frameworks import Frameworks
 from engine.framework.profile import Weighted
+from engine.framework.runtime import Frameworks
 from engine.plugins.no_nodes import PrioritySort
 from engine.policy.world import Worlds
 from engine.serving.server import BadCallError

@@ -10,8 +10,7 @@ from engine.clock import ManualClock
 from engine.explain.gangs import group_of, start_of
 from engine.framework.events import Resource
 from engine.framework.profile import Weighted
-from engine.gangplan import MOST_DOMAINS
-from engine.gangs.slices import in_slices
+from engine.gangplan import MOST_DOMAINS, in_slices
 from engine.objects import from_builtins
 from engine.objects.storage import StorageClass
 from engine.objects.workloads import PodDisruptionBudget, SchedulingPodGroup

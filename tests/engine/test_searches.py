@@ -15,9 +15,9 @@ from engine.clock import ManualClock
 from engine.collective.victims import without
 from engine.cycle import conclude
 from engine.framework.decision import Evict, PostFilterResult
-from engine.framework.frameworks import Frameworks
 from engine.framework.interface import ALL_PASS, Points
 from engine.framework.profile import Weighted
+from engine.framework.runtime import Frameworks
 from engine.framework.searchprogress import SLICE_RUNS, SearchProgress, UnfinishedError
 from engine.framework.status import Code, Status
 from engine.journal.recorder import Recorder

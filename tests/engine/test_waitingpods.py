@@ -303,15 +303,13 @@ async def test_of_too_many_that_wait_the_last_are_tried_again_later(monkeypatch)
     assert MOST_WAITING == 5_000
 
 
-async def test_the_time_of_who_waits_no_longer_is_forgotten(monkeypatch):
-    monkeypatch.setattr("engine.waitingpods.SPARE_TIMERS", 3)
+async def test_the_time_of_who_waits_no_longer_is_not_that_of_others():
     made = world("permit: wait 20h until pod.annotation go=yes\n")
     for number in range(9):
         pod = await held(made, f"p{number}")
         made.edits(pod, metadata={"annotations": {"go": "yes"}})
         await made.turn()
     await held(made, "last")
-    assert len(made.scheduler.waiting_pods._timers) <= 6
     await made.turn(after=20 * 3600.0)
     assert made.where("last") is not SubQueue.WAITING
 

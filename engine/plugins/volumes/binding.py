@@ -42,7 +42,7 @@ from engine.objects.storage import (
 )
 from engine.plugins.allocation import ShapePoint, broken_line
 from engine.plugins.hints import changed, differs, on
-from engine.plugins.volumes.attached import is_stored, volumes_key
+from engine.plugins.volumes.attached import is_stored, migrated_plugins, volumes_key
 from engine.plugins.volumes.claims import (
     BOUND_BY_CONTROLLER,
     CLAIMS,
@@ -62,9 +62,8 @@ from engine.plugins.volumes.claims import (
     waits,
     wrong_owner,
 )
-from engine.plugins.volumes.csi_nodes import migrated_plugins
 from engine.plugins.volumes.matching import Storage, Wanted, scores, volume_limit
-from engine.plugins.volumes.topology import Reach
+from engine.plugins.volumes.pools import Reach
 from engine.pods.podinfo import PodInfo
 
 UNBOUND: Final = unresolvable("pod has unbound immediate PersistentVolumeClaims")

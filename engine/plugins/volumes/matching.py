@@ -28,7 +28,7 @@ from engine.objects.storage import (
     StorageClass,
 )
 from engine.plugins.node_selector import NodeTerms
-from engine.plugins.volumes import topology
+from engine.plugins.volumes.attached import CSI_NODES, CsiNodes
 from engine.plugins.volumes.claims import (
     CLAIMS,
     CLASSES,
@@ -40,10 +40,17 @@ from engine.plugins.volumes.claims import (
     find_volume,
     is_bound_to,
 )
-from engine.plugins.volumes.csi_nodes import CSI_NODES, CsiNodes
 from engine.plugins.volumes.migration import csi_affinity, migration_of
-from engine.plugins.volumes.pools import NONE, Chosen, Described, Pools
-from engine.plugins.volumes.topology import Reach
+from engine.plugins.volumes.pools import (
+    NONE,
+    Chosen,
+    Described,
+    Pools,
+    Reach,
+    reach_of_class,
+    reach_of_labels,
+    reach_of_volume,
+)
 from engine.pods.selectors import EVERYTHING, what_it_selects
 from engine.text.quantity import Amount, parse
 
@@ -181,7 +188,7 @@ class Storage:
             return fits, unknown, ""
         moved = self.nodes.migrated(reach.snapshot, of.plugin)[reach.rows]
         try:
-            there = topology.of_volume(csi_affinity(of, volume))
+            there = reach_of_volume(csi_affinity(of, volume))
         except ValueError as wrong:
             return fits & ~moved, moved, f"could not translate pv: {wrong}"
         return np.where(moved, reach.mask(there), fits), unknown, ""
@@ -308,7 +315,7 @@ class _Search:
         assert of_class is not None, "a claim without class is never bound with the pod"
         allowed = np.zeros(self._reach.size, dtype=np.bool_)
         if of_class.provisioner not in _NO_PROVISIONER:
-            allowed = self._reach.mask(topology.of_class(of_class.allowed_topologies or ()))
+            allowed = self._reach.mask(reach_of_class(of_class.allowed_topologies or ()))
         self._found.reject(needed & ~allowed, BIND_CONFLICT)
         sizes = np.empty(0, dtype=np.int64)
         made_of = np.full(self._reach.size, NONE, dtype=np.intp)
@@ -328,7 +335,7 @@ class _Search:
 
 def _selector(volume: PersistentVolume) -> NodeTerms | None:
     affinity = volume.spec.node_affinity
-    return topology.of_volume(None if affinity is None else affinity.required)
+    return reach_of_volume(None if affinity is None else affinity.required)
 
 
 def _is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
@@ -423,4 +430,4 @@ def _describe_volume(one: PersistentVolume) -> Described:
 
 def _describe_capacity(one: CSIStorageCapacity) -> Described:
     amount = 0 if one.capacity is None else _amount(one.capacity).units()
-    return Described(0, topology.of_labels(one.node_topology), volume_limit(one), amount)
+    return Described(0, reach_of_labels(one.node_topology), volume_limit(one), amount)

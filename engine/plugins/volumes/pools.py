@@ -1,21 +1,96 @@
-"""Storage that can be had, by class: persistent volumes that are meant for nobody, and capacities.
+"""Storage that can be had, by class, and the nodes that it can be reached from, as masks over rows.
 
-Kept beside the snapshot's objects. Asked for the first in order that reaches each of many rows; an
-answer of index -1 means none.
+Pools are persistent volumes that are meant for nobody, or capacities, kept beside the snapshot's
+objects: asked for the first in order that reaches each of many rows; an index of -1 means none. As
+for kube-scheduler, a node's name makes no difference to a volume: labels alone do.
+
+Source: k8s.io/component-helpers storage/volume/helpers.go (CheckNodeAffinity); kubernetes
+pkg/apis/core/v1/helper/helpers.go (MatchTopologySelectorTerms); k8s.io/apimachinery
+meta/v1/helpers.go (LabelSelectorAsSelector).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.snapshot import BoolColumn, CodeColumn, Dictionary, Snapshot
-from engine.plugins.node_selector import NodeTerms
-from engine.plugins.volumes.topology import Reach
+from engine.framework.snapshot import (
+    BoolColumn,
+    CodeColumn,
+    Dictionary,
+    Rows,
+    Snapshot,
+    label_column,
+)
+from engine.objects import LabelSelector, NodeSelector, NodeSelectorTerm, SelectorRequirement
+from engine.objects.storage import TopologyTerm
+from engine.plugins.node_selector import MOST_REQUIREMENTS, NodeTerms, Term, parse_terms
+from engine.pods.selectors import what_it_selects
+
+
+def reach_of_volume(required: NodeSelector | None) -> NodeTerms | None:
+    """The nodes that can reach a persistent volume of this affinity."""
+    if required is None:
+        return None
+    terms = []
+    for term in required.node_selector_terms or ():
+        if term.match_fields:
+            fields = NodeSelectorTerm(match_fields=term.match_fields)
+            if parse_terms(NodeSelector([fields])).flaw:
+                continue
+            if not term.match_expressions:
+                return None
+        terms.append(term.match_expressions)
+    return _node_terms(terms)
+
+
+def reach_of_class(allowed: Sequence[TopologyTerm]) -> NodeTerms | None:
+    """The nodes for which a class may make volumes."""
+    if not allowed:
+        return None
+    return _node_terms(
+        [
+            SelectorRequirement(one.key, "In", one.values)
+            for one in term.match_label_expressions or ()
+        ]
+        for term in allowed
+    )
+
+
+def reach_of_labels(selector: LabelSelector | None) -> NodeTerms | None:
+    """The nodes (or volumes) that a label selector selects; without one, none."""
+    found = what_it_selects(selector).requirements
+    if found is None or len(found) > MOST_REQUIREMENTS:
+        return NodeTerms(())
+    return NodeTerms((Term(found),)) if found else None
+
+
+def _node_terms(terms: Iterable[list[SelectorRequirement] | None]) -> NodeTerms:
+    return parse_terms(NodeSelector([NodeSelectorTerm(one) for one in terms]))
+
+
+class Reach:
+    """Some rows, and which of them selectors reach."""
+
+    def __init__(self, snapshot: Snapshot, rows: Rows) -> None:
+        self.size = len(snapshot.nodes.present[rows])
+        self.snapshot = snapshot
+        self.rows = rows
+
+    def mask(self, selector: NodeTerms | None) -> BoolColumn:
+        """(n,) the rows that it reaches; None reaches all."""
+        if selector is None:
+            return np.ones(self.size, dtype=np.bool_)
+        return selector.mask(self.snapshot.nodes, self.rows)
+
+    def codes(self, label: str) -> CodeColumn:
+        """(n,) the values of a label, as codes."""
+        return self.snapshot.nodes.text(*label_column(label))[self.rows]
+
 
 NONE: Final = -1
 _MORE_TRAITS: Final = 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cache.ports import PortsOver, PortTable, taken
+from engine.cache.nodes import PortsOver, PortTable, taken
 from tests.effort import examples
 
 PORTS = st.tuples(

@@ -17,7 +17,7 @@ from engine.framework.status import Code, Status
 from engine.objects import Node
 from engine.plugins.no_nodes import PrioritySort, SchedulingGates
 from engine.plugins.node_affinity import NodeAffinityPlugin
-from engine.plugins.node_name import NodeName
+from engine.plugins.node_facts import NodeName
 from engine.plugins.node_resources_fit import NodeResourcesFit
 from engine.plugins.registry import make_plugin
 from engine.plugins.taint_toleration import NodeUnschedulable, TaintToleration

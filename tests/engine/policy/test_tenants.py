@@ -15,7 +15,7 @@ from engine import inforce
 from engine.clock import ManualClock
 from engine.configuration.berth import BerthDocument
 from engine.configuration.settings import Settings
-from engine.framework.frameworks import Frameworks
+from engine.framework.runtime import Frameworks
 from engine.inforce import Callbacks, InForce
 from engine.objects import ConfigMap, ObjectMeta
 from engine.plugins.profiles import make_profiles

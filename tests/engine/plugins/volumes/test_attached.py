@@ -12,9 +12,8 @@ from engine.objects.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from engine.plugins.volumes import attached, csi_nodes
-from engine.plugins.volumes.attached import NodeVolumes
-from engine.plugins.volumes.csi_nodes import CsiNodes
+from engine.plugins.volumes import attached
+from engine.plugins.volumes.attached import CsiNodes, NodeVolumes
 from tests.builders import make_node
 from tests.effort import examples
 from tests.engine.plugins.volumes import builders as make
@@ -187,11 +186,10 @@ def test_a_claim_that_says_the_same_has_no_pod_read_again(monkeypatch) -> None:
 
 
 def test_columns_of_drivers_are_few(monkeypatch) -> None:
-    for module in (attached, csi_nodes):
-        monkeypatch.setattr(module, "MOST_DRIVERS", 3)
+    monkeypatch.setattr(attached, "MOST_DRIVERS", 3)
     cache, nodes = make.cluster("n1"), CsiNodes()
     kept, snapshot = NodeVolumes(nodes), cache.snapshot(0.0)
     for number in range(9):
         assert kept.count(snapshot, f"odd{number}").tolist() == [0]
-        assert nodes.limits(snapshot, f"odd{number}").tolist() == [csi_nodes.NO_LIMIT]
+        assert nodes.limits(snapshot, f"odd{number}").tolist() == [attached.NO_LIMIT]
     assert len(kept._counts) <= len(nodes._columns) <= 3

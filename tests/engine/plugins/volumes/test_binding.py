@@ -18,9 +18,9 @@ from engine.objects import DiskSources, LabelSelector, from_builtins
 from engine.objects.storage import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolume
 from engine.plugins.profiles import make_profile
 from engine.plugins.registry import make_plugin
+from engine.plugins.volumes.filters import Alone
 from engine.plugins.volumes.migration import csi_affinity, csi_handle, migration_of
-from engine.plugins.volumes.restrictions import Alone
-from engine.plugins.volumes.topology import of_labels
+from engine.plugins.volumes.pools import reach_of_labels
 from engine.pods.podinfo import PodInfo
 from tests.builders import Cache, default_plugins, make_pod
 from tests.engine.plugins.volumes import builders as make
@@ -379,7 +379,7 @@ def test_the_zone_of_a_volume_is_told_in_the_drivers_words() -> None:
     ],
 )
 def test_a_selector_that_cannot_be_read_or_is_too_long_selects_nothing(odd) -> None:
-    selector = of_labels(from_builtins(LabelSelector, {"matchExpressions": odd}))
+    selector = reach_of_labels(from_builtins(LabelSelector, {"matchExpressions": odd}))
     assert selector is not None
     assert not selector.terms
 

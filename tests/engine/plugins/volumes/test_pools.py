@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine.objects.storage import PersistentVolume
 from engine.plugins.volumes.matching import Storage
-from engine.plugins.volumes.topology import Reach, of_volume
+from engine.plugins.volumes.pools import Reach, reach_of_volume
 from tests.effort import examples
 from tests.engine.plugins.volumes import builders as make
 
@@ -108,7 +108,7 @@ def naive(snapshot, least, taken) -> list[str]:
         name = ""
         for one in order:
             affinity = one.spec.node_affinity
-            selector = of_volume(affinity and affinity.required)
+            selector = reach_of_volume(affinity and affinity.required)
             fits = selector is None or selector.mask(snapshot.nodes, np.array([row]))[0]
             free = all(earlier[row] != one.metadata.name for earlier in taken)
             if fits and free and sizes[one.spec.capacity["storage"]] * 10**9 >= least:
