@@ -9,10 +9,15 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import Future
+from functools import partial
 from threading import Thread
-from typing import Any, TypeVar
+from time import sleep
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+
+give_way: Final = partial(sleep, 0)
+"""In a thread: lets the event loop run now and not after the interpreter's 5 ms."""
 
 
 async def first(*waits: Awaitable[object]) -> None:

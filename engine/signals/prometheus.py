@@ -18,11 +18,9 @@ from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
 from random import Random
-from time import sleep
 from types import SimpleNamespace
 from typing import Final
 from urllib.parse import unquote, urlencode, urlsplit
@@ -40,7 +38,7 @@ from engine.objects import Node
 from engine.signals.samples import Match, Series
 from engine.signals.spec import Question, SignalSpec
 from engine.signals.store import SignalStore
-from engine.tasks import in_thread
+from engine.tasks import give_way, in_thread
 from engine.telemetry import Count, Telemetry
 from engine.text import wire
 from engine.text.display import cause, one_line, without_user
@@ -202,8 +200,6 @@ _CURES: Final = {
     "scalar": "write vector(...) around it, which makes it a series",
     "matrix": "leave the range out, or take one value of it, as with rate(...)",
 }
-give_way: Final = partial(sleep, 0)
-"""Lets the event loop run now and not after the interpreter's 5 ms."""
 
 
 class Refused(Exception):  # noqa: N818 - a state of the question

@@ -40,8 +40,7 @@ from engine.queue import SchedulingQueue
 from engine.signals.samples import Match, Pause, Series
 from engine.signals.spec import Question
 from engine.signals.store import SignalStore
-from engine.signals.vectors import give_way
-from engine.tasks import in_thread
+from engine.tasks import give_way, in_thread
 from engine.text.quantity import parse
 
 _LOG = logging.getLogger(__name__)
