@@ -329,8 +329,7 @@ class Reflector(Generic[T]):
             for event in self._decoders.events(piece):
                 self._event(event, progress)
                 progress.lines += 1
-                if not progress.lines & 15:
-                    pause = await self._breathe(pause)
+                pause = await self._breathe(pause)
         if self.failures:
             self._well()
 

@@ -163,13 +163,12 @@ def _all_of(terms: Sequence[_Found]) -> tuple[_Found, ...]:
     """The pods that all terms find, a topology key each."""
     names: frozenset[str] | None = None
     each: list[tuple[frozenset[str], Selector]] = []
-    selector = EVERYTHING
     for term in terms:
         if isinstance(term.namespaces, Spaces):
             each += term.namespaces.each
         elif term.namespaces is not None:
             names = term.namespaces if names is None else names & term.namespaces
-        selector = selector.both(term.selector)
+    selector = EVERYTHING.both(*[term.selector for term in terms])
     if each and names is not None:
         each.append((names, NOTHING))
     found = Spaces(tuple(dict.fromkeys(each))) if each else names

@@ -78,11 +78,14 @@ class Selector(NamedTuple):
                 return False
         return True
 
-    def both(self, other: Selector) -> Selector:
-        """What both select."""
-        if self.requirements is None or other.requirements is None:
-            return NOTHING
-        return _selector({*self.requirements, *other.requirements})
+    def both(self, *others: Selector) -> Selector:
+        """What this and all others select."""
+        asked: list[Requirement] = []
+        for one in (self, *others):
+            if one.requirements is None:
+                return NOTHING
+            asked += one.requirements
+        return _selector(asked)
 
 
 NOTHING: Final = Selector(None)

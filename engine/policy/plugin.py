@@ -65,7 +65,8 @@ from engine.policy.events import (
     sorted_events,
 )
 from engine.policy.findings import rules_of
-from engine.policy.world import SnapshotWorld, Worlds
+from engine.policy.world import METRIC, SnapshotWorld, Worlds
+from engine.signals.spec import POD
 
 _R = TypeVar("_R", bound=RuleBase)
 _NOMINATED: Final = "node.nominated"
@@ -117,30 +118,22 @@ def _set(done: Sequence[Effect], kind: str) -> dict[str, str]:
     return {one.key: one.text for one in done if one.kind == kind}
 
 
-def _read_of_pods(plan: Plan) -> set[tuple[str, str | None]]:
-    """The fields of pods on nodes that the rules read, with their keys."""
-    implied = (_OF_VICTIMS if plan.preempts else ()) + (_OF_MEMBERS if plan.gangs else ())
-    found: set[tuple[str, str | None]] = {(field, None) for field in implied}
-    # What members of gangs and quotas are asked is in no `reads`.
-    several = (*plan.preempts, *plan.gangs, *plan.quotas)
-    left: list[object] = [
-        rule for rule in rules_of(plan) if rule in several or any(map(_of_pods, rule.reads))
-    ]
-    seen = set[int]()
+def _read_of_pods(rule: RuleBase) -> set[tuple[str, str | None]]:
+    """The fields and metrics of pods on nodes that a rule reads, with their keys."""
+    found: set[tuple[str, str | None]] = set()
+    seen, left = set[int](), list[object]([rule])
     while left:
         one = left.pop()
-        if isinstance(one, ir.Read) and _of_pods(one.field):
+        if isinstance(one, ir.Read) and one.field.startswith("it."):
             found.add((one.field, one.key))
+        elif isinstance(one, ir.Metric) and one.of == POD:
+            found.add((METRIC, one.id))
         if isinstance(one, tuple):
             left += one
         elif isinstance(one, Struct) and id(one) not in seen:
             seen.add(id(one))
             left += astuple(one)
     return found
-
-
-def _of_pods(field: str) -> bool:
-    return field.startswith("it.")
 
 
 def _reads(rules: Sequence[RuleBase]) -> frozenset[str]:
@@ -182,7 +175,7 @@ class PolicyPlugin:
         self._causes = causes_of(_reads(plan.filters))
         more = [read for rule in plan.filters for read in read_and_told(rule) - rule.reads]
         self._tells_more = not all(read.startswith("pod.") for read in more)
-        self._of_pods = sorted(_read_of_pods(plan), key=str)
+        self._of_pods: Sequence[tuple[str, str | None]] | None = None
         # Of two lines the first may come to apply while a pod waits by the second.
         self._wakes = sorted_events(plan.permits)
         # To such rules a pod that is promised a node is unlike others: it does not see itself.
@@ -199,8 +192,17 @@ class PolicyPlugin:
 
     def _warm(self, snapshot: Snapshot) -> Iterator[None]:
         """What the rules read of pods on nodes: else the first pod asked about would wait."""
-        world = self._worlds.of(snapshot)
-        yield from snapshot.pods.prepare(lambda: [world.pod_column(*one) for one in self._of_pods])
+        if self._of_pods is None:
+            implied = (_OF_VICTIMS if self.plan.preempts else ()) + (
+                _OF_MEMBERS if self.plan.gangs else ()
+            )
+            found: set[tuple[str, str | None]] = {(field, None) for field in implied}
+            for rule in rules_of(self.plan):
+                found |= _read_of_pods(rule)
+                yield
+            self._of_pods = sorted(found, key=str)
+        asked, world = self._of_pods, self._worlds.of(snapshot)
+        yield from snapshot.pods.prepare(lambda: [world.pod_column(*one) for one in asked])
 
     def _all_points(self) -> Points:
         plan = self.plan
@@ -209,7 +211,7 @@ class PolicyPlugin:
         return Points(
             events=self._events(),
             pre_enqueue=self._gate if plan.gates else None,
-            warm=self._warm if self._of_pods else None,
+            warm=self._warm,
             # What pods have before this one may be what it waits for.
             gate_volatile=bool(plan.gates) and not of_pod_alone(_reads(plan.gates)),
             recheck_at=self._recheck_at

@@ -63,6 +63,7 @@ _BITS: Final = 32
 _ON_NODES: Final = "pods"
 _QUEUE: Final = "queue"
 _NOMINATED: Final = "nominated"
+METRIC: Final = "metric"
 DEFAULT_GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu")
 _RESOURCES: Final = MappingProxyType({CPU: CPU, MEMORY: MEMORY, "storage": EPHEMERAL_STORAGE})
 #: Fields that a time has as attributes of the same name.
@@ -234,7 +235,9 @@ class SnapshotWorld:
         return self._set.flag(name, pod_reader(name, None))
 
     def pod_column(self, field: str, key: str | None) -> NDArray[Any]:
-        """What is read of each pod, by the kind of the field."""
+        """What is read of each pod, by the kind of the field, or of a metric (`key` is its id)."""
+        if field == METRIC:
+            return self.pod_metric(key or "")
         asks = {Kind.TEXT: self.pod_text, Kind.BOOL: self.pod_flag}
         return asks.get(FIELDS[field].type.kind, self.pod_number)(field, key)
 

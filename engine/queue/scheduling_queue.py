@@ -133,6 +133,8 @@ class SchedulingQueue:
         self._out: dict[QueuedPod, Group] = {}
         self._tried: QueuedPod | None = None
         self._asking: deque[_Asking] = deque()
+        self._listed: dict[Group | QueuedPod, None] = {}
+        """All of whom any was to be asked since none was."""
         self._in_flight = InFlightPods()
         self.on_gated: Callable[[QueuedPod], None] | None = None
         """Told of a pod that a gate holds, unless it does so for the same reason as before."""
@@ -822,10 +824,13 @@ class SchedulingQueue:
         """Lists the groups and pods to be asked, and asks them, if no others are first."""
         behind = bool(self._asking)
         self._asking.append((happening, waiting[::-1]))
+        if behind:
+            self._listed.update(dict.fromkeys(waiting))
+        else:
+            self._listed = dict.fromkeys(waiting)
         if len(self._asking) > MOST_ASKING:
             # Too much to ask: all that are listed wake.
-            everyone = dict.fromkeys(one for _, left in self._asking for one in left)
-            self._asking = deque([(LoggedEvent(EVERYTHING), list(everyone))])
+            self._asking = deque([(LoggedEvent(EVERYTHING), list(self._listed))])
         return 0 if behind else self._ask()
 
     def _ask(self) -> int:

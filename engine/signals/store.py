@@ -137,7 +137,7 @@ class SignalView(msgspec.Struct, frozen=True, eq=False):
 
     def of_pods(self, metric: str, pods: snapshot.PodColumns) -> snapshot.FloatColumn:
         """(P,) the newest value of each pod. One look into a table a pod."""
-        found = self._named(metric)
+        names, found = pods.text(*_FULL_NAME), self._named(metric)
         if found is None or found[0].of == PAIR:
             return missing(pods.size)
         spec, samples = found
@@ -146,7 +146,7 @@ class SignalView(msgspec.Struct, frozen=True, eq=False):
             # Linear in the dictionary, and in names that are new to it.
             slots = samples.slots_by_code(self._epoch.dictionary)
             table = self._epoch.by_code[metric] = self._fresh(spec, samples, slots)
-        values = table.take(pods.text(*_FULL_NAME), mode="clip")
+        values = table.take(names, mode="clip")
         if samples.without_namespace:
             bare = table.take(pods.text(*_BARE_NAME), mode="clip")
             values = np.where(np.isnan(values), bare, values)

@@ -101,6 +101,7 @@ def test_steps_end_at_the_deadline_and_one_that_raises_stops_no_other() -> None:
         "preempt: victims where it.label team=a order it.created desc",
         "gang: by pod.label[app] min 2",
         "quota: by pod.label[team] max cpu 100",
+        'metric m = promql "m" by pod\nprefer: least sum(m ?? 0 over node.pods)',
     ],
 )
 def test_what_new_rules_read_of_all_pods_is_made_in_steps_before_they_decide(text) -> None:

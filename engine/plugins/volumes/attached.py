@@ -413,7 +413,7 @@ class NodeVolumes:
         if self._of is not snapshot.dictionary:
             return None
         changed = snapshot.changes_since(self._generation)
-        if changed is None or snapshot.objects_version(CLASSES) != self._versions[CLASSES]:
+        if changed is None:
             return None
         for kind in KINDS:
             keys = snapshot.objects_changed(kind, self._versions[kind])
@@ -490,6 +490,8 @@ def _read(pod: Pod, snapshot: Snapshot, *, migrating: bool) -> _Read:
         marks.append(f"{_USED if volume.ephemeral is None else CLAIMS} {space}/{name}")
         if claim is not None:
             marks.append(f"{VOLUMES} {claim.spec.volume_name}")
+            if find_volume(snapshot, claim.spec.volume_name) is None:
+                marks.append(f"{CLASSES} {class_of(claim)}")
     try:
         attached = attached_by(pod, snapshot, migrating=migrating, is_new=False)
     except ValueError as wrong:

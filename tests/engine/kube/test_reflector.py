@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Mapping
+from itertools import pairwise
 from random import Random
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from msgspec.structs import force_setattr, replace
 
 from engine.clock import ManualClock
 from engine.kube.protocol import Course, End, Phase, Wait
-from engine.kube.reflector import Reflector
+from engine.kube.reflector import Reflector, _Progress
 from engine.kube.resources import pods
 from engine.kube.wiring import Wiring
 from engine.objects import Pod
@@ -467,6 +468,27 @@ def test_a_list_like_the_last_one_is_compared_and_let_go_bit_by_bit(bench: Bench
         left = bench.runner.run(look())
     assert left[0] > 30
     assert left[: left[0] + 1] == [*range(left[0], -1, -1)]
+
+
+def test_others_run_between_two_events_of_one_chunk_that_take_long(bench: Bench) -> None:
+    lines = b"".join(
+        b'{"type":"ADDED","object":{"metadata":{"name":"p%d","uid":"u%d","resourceVersion":"%d"}}}\n'
+        % (number, number, number)
+        for number in range(1, 41)
+    )
+
+    async def look() -> list[int]:
+        told = asyncio.create_task(bench.reflector._chunk(lines, _Progress("0", 0.0)))
+        seen = [0]
+        while not told.done():
+            await asyncio.sleep(0)
+            seen.append(len(bench.recorder.known))
+        return seen
+
+    bench.reflector._slice = -1.0
+    seen = bench.runner.run(look())
+    assert seen[-1] == 40
+    assert max(after - before for before, after in pairwise(seen)) == 1
 
 
 def test_another_uid_under_a_name_is_another_object(bench: Bench) -> None:

@@ -27,7 +27,7 @@ from engine.plugins.node_selector import (
 from engine.plugins.pod_topology_spread import default_selector
 from engine.plugins.taint_toleration import TaintToleration
 from engine.pods.podinfo import PodInfo, make_pod_info
-from engine.pods.selectors import Selector
+from engine.pods.selectors import Requirement, Selector
 from tests.builders import Cache, changed, default_plugins, make_node, make_pod
 
 ROWS = slice(None)
@@ -167,6 +167,22 @@ def test_merged_terms_match_what_each_of_them_matches(cache: Cache) -> None:
             node = snapshot.nodes.node(row)
             assert matches == any(one.mask(snapshot.nodes, ROWS)[row] for one in alone)
             assert matches == both.matches(node)
+
+
+def test_the_terms_of_a_pod_are_joined_once(cache: Cache, monkeypatch) -> None:
+    hashed, count = [0], Requirement.__hash__
+
+    def counted(own: Requirement) -> int:
+        hashed[0] += 1
+        return count(own)
+
+    monkeypatch.setattr(Requirement, "__hash__", counted, raising=False)
+    asked = [{"matchExpressions": [expression(f"k{i}", "In", "a", "b")]} for i in range(100)]
+    near = [{"topologyKey": "zone", "labelSelector": one} for one in asked]
+    spec = {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": near}}}
+    framework = Framework(Profile("berth", default_plugins()))
+    assert decide(make_pod("p", spec=spec), cache.snapshot(0.0), framework).node is None
+    assert hashed[0] < 2000
 
 
 def test_a_namespace_that_comes_is_looked_at_and_no_other_and_no_class_is_asked_anew(

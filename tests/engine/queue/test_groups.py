@@ -23,6 +23,7 @@ from engine.framework.events import (
 from engine.framework.status import Status, unresolvable
 from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod, QueueHooks, SchedulingQueue, SubQueue, scheduling_queue
+from engine.queue.parked import Group
 from tests.effort import examples
 from tests.engine.queue.builders import nothing, waiting
 
@@ -278,6 +279,27 @@ def test_where_too_much_is_to_be_asked_all_wake(monkeypatch: pytest.MonkeyPatch)
     woken = {queued.pod.name for queued in iter(bench.pop, None)}
     assert len(woken) > 40
     assert "other" not in woken
+
+
+def test_that_too_much_is_to_be_asked_is_found_without_a_look_at_all_that_is_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench, hashed = Bench(Slow()), [0]
+
+    def counted(own: object) -> int:
+        hashed[-1] += 1
+        return object.__hash__(own)
+
+    monkeypatch.setattr(scheduling_queue, "MOST_ASKING", 50)
+    monkeypatch.setattr(Group, "__hash__", counted)
+    for i in range(40):
+        bench.queue.add(waiting(f"p{i}", labels={"class": f"c{i}"}))
+    for queued in iter(bench.pop, None):
+        bench.queue.requeue_rejected(queued, FIT)
+    for _ in range(60):
+        hashed.append(0)
+        bench.queue.move(ROOM, new="nobody")
+    assert max(hashed[1:]) <= 5 * 40
 
 
 class Sleepers(RuleBasedStateMachine):

@@ -70,6 +70,18 @@ class NodeVolumesMachine(RuleBasedStateMachine):
         else:
             self.cache.remove_object(PersistentVolume.__name__, name)
 
+    @rule(
+        name=st.sampled_from(["late", "now"]),
+        by=st.sampled_from(["csi.x", "kubernetes.io/gce-pd", "none"]),
+        there=st.booleans(),
+    )
+    def class_changes(self, name, by, there):
+        self.version += 1
+        if there:
+            make.put(self.cache, StorageClass, name, version=self.version, provisioner=by)
+        else:
+            self.cache.remove_object(StorageClass.__name__, name)
+
     @rule(name=st.sampled_from(["a1", "a2"]), node=NODES, of=VOLUMES, there=st.booleans())
     def attachment_changes(self, name, node, of, there):
         if there:
@@ -128,11 +140,26 @@ def test_what_is_thought_while_all_is_looked_at_again_is_forgotten() -> None:
     user = make.pod("p1", "c1", node="n1")
     cache.add_pod(user, "n1")
     assert kept.count(cache.snapshot(0.0), "csi.x").tolist() == [1]
-    # Of classes it is only known that something changed: all nodes are looked at again.
-    make.put(cache, StorageClass, "late", version=2, provisioner="csi.x")
+    cache._renew_dictionary()  # rows may be others' since: all nodes are looked at again
     snapshot = cache.snapshot(0.0)
     assert kept.count(snapshot.overlay(0, remove=[user]), "csi.x").tolist() == [0]
     assert kept.count(snapshot, "csi.x").tolist() == [1]
+
+
+def test_a_class_that_changes_costs_the_nodes_whose_claims_wait_for_a_volume_of_it(
+    monkeypatch,
+) -> None:
+    cache, kept = make.cluster(*(f"n{i}" for i in range(20))), NodeVolumes(CsiNodes())
+    for i in range(20):
+        make.claim(cache, f"c{i}", of="late", volume="" if i == 7 else f"v{i}")
+        make.csi_volume(cache, f"v{i}", f"h{i}", f"c{i}")
+        cache.add_pod(make.pod(f"p{i}", f"c{i}", node=f"n{i}"), f"n{i}")
+    kept.count(cache.snapshot(0.0), "csi.x")
+    looked_at, real = [], attached._fill
+    monkeypatch.setattr(attached, "_fill", lambda *of: looked_at.append(of[2]) or real(*of))
+    make.put(cache, StorageClass, "late", version=2, provisioner="csi.y")
+    assert kept.count(cache.snapshot(0.0), "csi.y")[7] == 1
+    assert looked_at == [7]
 
 
 def test_what_is_thought_costs_the_nodes_that_it_is_about(monkeypatch) -> None:
