@@ -1,12 +1,12 @@
 """Equal parts of many pods become one object, and what nobody reads of pods on nodes is dropped.
 
-Replicas share containers, tolerations, labels; short words that many pods have are one text each.
+Replicas share containers, tolerations, labels; short words that many pods have are one text each,
+but none that `sys.intern` knows: Python 3.12 keeps those for ever, and users make up names.
 What was shared must not be written to, as all decoded objects must not.
 """
 
 from __future__ import annotations
 
-import sys
 from typing import Any, Final
 
 import msgspec
@@ -31,6 +31,8 @@ _STATUS_WORDS = ("phase", "qos_class", "nominated_node_name")
 _BYTES = 16 << 20
 _BYTES_PER_BYTE = 4
 """What a decoded part takes, for each byte of its encoding."""
+_BYTES_OF_A_WORD = 64
+"""... and a word beside its letters."""
 _SOURCES: Final = tuple([field for field in Volume.__struct_fields__ if field != "name"])
 
 _OF_METADATA: Final = {
@@ -48,7 +50,7 @@ class PodSharing:
     """
 
     def __init__(self, keep: frozenset[str] = EVERYTHING) -> None:
-        self._parts: Memo[bytes, Any] = Memo(_BYTES)
+        self._parts: Memo[bytes | str, Any] = Memo(_BYTES)
         self._encode = msgspec.msgpack.Encoder().encode
         self.keep(keep)
 
@@ -61,7 +63,7 @@ class PodSharing:
     def __call__(self, pod: Pod, old: Pod | None = None) -> None:
         """Makes a pod that nobody has seen yet as small as it can be; `old` is how it was."""
         meta, spec, status = pod.metadata, pod.spec, pod.status
-        force_setattr(meta, "namespace", sys.intern(meta.namespace))
+        self._intern(meta, ("namespace",))
         volumes = spec.volumes
         if volumes and not any(getattr(one, source) for one in volumes for source in _SOURCES):
             force_setattr(spec, "volumes", None)  # they say nothing that is read
@@ -72,14 +74,15 @@ class PodSharing:
                 force_setattr(status, field, None)
         self._share(meta, _METADATA, old and old.metadata)
         if spec.node_name:
-            force_setattr(pod, "bound_to", sys.intern(spec.node_name))
+            force_setattr(pod, "bound_to", spec.node_name)
             force_setattr(spec, "node_name", "")
+            self._intern(pod, ("bound_to",))
         self._share(pod, _WHOLE, old)
         if pod.status is status:  # the first of its kind
-            _intern(status, _STATUS_WORDS)
+            self._intern(status, _STATUS_WORDS)
             self._share(status, _STATUS, None)
         if pod.spec is spec:
-            _intern(spec, _SPEC_WORDS)
+            self._intern(spec, _SPEC_WORDS)
             self._share(spec, _SPEC, None)
 
     def _share(
@@ -99,12 +102,15 @@ class PodSharing:
                 else:
                     force_setattr(struct, name, known)
 
-
-def _intern(struct: msgspec.Struct, fields: tuple[str, ...]) -> None:
-    for name in fields:
-        word = getattr(struct, name)
-        if word:
-            force_setattr(struct, name, sys.intern(word))
+    def _intern(self, struct: msgspec.Struct, fields: tuple[str, ...]) -> None:
+        for name in fields:
+            word = getattr(struct, name)
+            if word:
+                known = self._parts.get(word)
+                if known is None:
+                    self._parts.put(word, word, len(word) + _BYTES_OF_A_WORD)
+                else:
+                    force_setattr(struct, name, known)
 
 
 def _is_at_rest(pod: Pod) -> bool:

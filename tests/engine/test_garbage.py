@@ -2,7 +2,9 @@
 
 import asyncio
 import gc
+import platform
 import weakref
+from itertools import count
 
 import pytest
 
@@ -15,6 +17,7 @@ from engine.garbage import (
     seldom,
     sweep,
 )
+from tests.bench.measure import resident_mib
 
 
 class _Circle:
@@ -81,6 +84,24 @@ def test_it_sweeps_when_much_is_set_aside_and_nobody_waits(monkeypatch, now, idl
         asyncio.run(keep_sweeping(lambda: idle, sleep))
     assert len(swept) == sweeps
     assert slept == [SWEEP_SECONDS] * 2
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="others give back what is free")
+def test_what_is_free_between_blocks_in_use_is_given_back():
+    blocks = [bytearray(b"x" * 8_000) for _ in range(16_000)]
+    kept = blocks[::32]
+    del blocks
+    full = resident_mib()
+
+    async def sleep(_seconds):
+        if full - resident_mib() > 64 or next(turns) == 2:
+            raise asyncio.CancelledError
+
+    turns = count()
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(keep_sweeping(lambda: False, sleep))
+    assert full - resident_mib() > 64
+    assert len(kept) == 500
 
 
 def test_what_stays_is_seldom_looked_at_while_it_is_made():

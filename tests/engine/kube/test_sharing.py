@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from operator import attrgetter
 from pathlib import Path
 
 import msgspec
@@ -65,6 +66,14 @@ def test_of_pods_on_nodes_only_what_is_read_is_kept() -> None:
     assert one.status == from_builtins(Pod, {"status": {"phase": "Running"}}).status
     assert one.spec.volumes is None
     assert make_pod_info(one).requests is make_pod_info(two).requests
+
+
+def test_names_are_shared_but_not_kept_for_ever() -> None:
+    one, two = shared(frozenset(), *(pod(name, "-".join(["node", "1"])) for name in "ab"))
+    for path in ("metadata.namespace", "bound_to"):
+        word, same = (attrgetter(path)(each) for each in (one, two))
+        assert word is same
+        assert sys.intern(word.encode().decode()) is not word, path  # some Pythons keep those
 
 
 def test_what_somebody_reads_is_kept() -> None:
