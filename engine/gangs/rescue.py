@@ -109,7 +109,7 @@ class Rescuers:
                 self.placement.give_back(chosen, tell_beside=None)
             self.absent.recall()
         there = self.turn.reserved + len(self._there) + len(self._found)
-        if self._found and not self._enough() and there > self.turn.emptied:
+        if self._found and self._stuck and not self._enough() and there > self.turn.emptied:
             self.turn.emptied, self.turn.stuck = there, self._stuck
         if not self._enough() or not self._found:
             return Rescue()

@@ -558,12 +558,12 @@ class SchedulingQueue:
             yield group.parked
 
     def _drop_ahead(self) -> None:
-        if self._ahead is not None:
-            self._ahead, self._is_prepared = None, False
-            del self._kins[1:]
+        self._ahead, self._is_prepared = None, False
+        del self._kins[1:]
+        if self._tickets.coming is not None:
+            self._tickets.foresee(None)
             for heap in self._heaps():
                 heap.stay()
-            self._tickets.foresee(None)
 
     def set_hooks(self, hooks: QueueHooks, changed: frozenset[str] | None) -> None:
         """Replaces the hooks; `changed` are the plugins that are not as before, None: all.

@@ -17,6 +17,7 @@ from engine.framework.events import Resource
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import NodeColumns
 from engine.framework.trials import Trial
+from engine.gangs.rescue import Rescuers
 from engine.journal.recorder import Recorder
 from engine.journal.replay import replay
 from engine.objects import from_builtins
@@ -495,6 +496,20 @@ async def test_nobody_is_evicted_for_a_gang_that_could_not_start_even_then():
     told = condition(made, "a-0")
     assert told.startswith("gang a: 0 of the 3 members that it needs fit")
     assert "If others were evicted, 2 would fit, but not a-2: 0/2 nodes are available: 2 " in told
+
+
+async def test_of_a_member_that_goes_while_victims_are_looked_for_nothing_is_said(monkeypatch):
+    made, looks = world(nodes=("n1", "n2")), Rescuers.rescue
+    await filled(made, "n1", "n2")
+    pods = [member(made, "a", number, priority=10) for number in range(3)]
+
+    def goes(self, domains):
+        deleted(made, pods[2])
+        return looks(self, domains)
+
+    monkeypatch.setattr(Rescuers, "rescue", goes)
+    await made.turn()
+    assert "If others were evicted" not in condition(made, "a-0")
 
 
 async def test_while_its_victims_go_a_gang_looks_for_no_others():
