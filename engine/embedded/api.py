@@ -171,9 +171,8 @@ class Api:
         node = self.store.collection("nodes").items.get(("", target["name"]))
         given = {name: metadata.get(name) or {} for name in ("labels", "annotations")}
         given["labels"] = given["labels"] | _topology(node)
-        merged = pod.metadata | {
-            name: both for name in given if (both := (pod.metadata.get(name) or {}) | given[name])
-        }
+        both = {name: (pod.metadata.get(name) or {}) | of for name, of in given.items()}
+        merged = {key: value for key, value in (pod.metadata | both).items() if value != {}}
         scheduled = {
             "type": "PodScheduled",
             "status": "True",

@@ -116,13 +116,11 @@ class Webhook:
             CertificateError, ListenError: it cannot be served.
         """
         options = self._options
-        session = await connect(
-            options.kubeconfig or options.settings.kubeconfig, self._clock, stop
-        )
-        if session is None:
-            return
-        async with session:
-            await self._run(session, stop)
+        kubeconfig = options.kubeconfig or options.settings.kubeconfig
+        session = await connect(kubeconfig, self._clock, stop)
+        if session is not None:
+            async with session:
+                await self._run(session, stop)
 
     async def _run(self, session: Session, stop: asyncio.Event) -> None:
         options = self._options
