@@ -33,6 +33,7 @@ Given = Mapping[tuple[str, str | None], str]
 #: Node and value; one that does not differ between nodes has no name.
 Values = tuple[tuple[str, Any], ...]
 _PERCENT: Final = 0.01
+_LEAST: Final = 0.001
 
 
 def samples_of(
@@ -109,20 +110,15 @@ def properties(understood: Understood) -> tuple[tuple[str, str], ...]:
     """Type, unit, level, reads and cost of an expression, in words."""
     kind = understood.expr.type
     unit = "none" if kind.unit is None or kind.unit.is_plain else str(kind.unit)
+    share = understood.units / BUDGET
+    cost = "nearly nothing" if share < _LEAST else f"{share:.1%} of what a policy may take"
     return (
         ("type", kind.kind.value if kind.is_number else str(kind)),
         *((("unit", unit),) if kind.is_number else ()),
         ("level", understood.expr.level.noun),
         ("reads", ", ".join(understood.reads) or "nothing"),
-        ("cost", _cost(understood.units / BUDGET, SIZE.nodes, SIZE.pods)),
+        ("cost", f"{cost}, with {SIZE.nodes:,} nodes and {SIZE.pods:,} pods"),
     )
-
-
-def _cost(share: float, nodes: int, pods: int) -> str:
-    """The share of what a policy may take, in a cluster of that size."""
-    least = 0.001
-    words = "nearly nothing" if share < least else f"{share:.1%} of what a policy may take"
-    return f"{words}, with {nodes:,} nodes and {pods:,} pods"
 
 
 def value_lines(understood: Understood, values: Values | str) -> Iterator[str]:

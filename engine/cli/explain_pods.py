@@ -21,17 +21,8 @@ from engine.cli.refusals import reported
 from engine.cli.replay import frameworks_of
 from engine.cli.settings import with_flags
 from engine.configuration.settings import ConfigError, load
+from engine.explain import pods
 from engine.explain.gangs import group_of, start_of
-from engine.explain.pods import (
-    Explanation,
-    Guest,
-    explain,
-    guests,
-    lines_of,
-    lines_of_node,
-    object_of,
-    object_of_node,
-)
 from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Snapshot
 from engine.journal.replay import replay
@@ -112,7 +103,7 @@ def _pod(name: str, cluster: Cluster, request: Request) -> None:
         lab.cache.remove_pod(info.uid)
     elif not lab.cache.nominations.node_of(info.uid):  # ours reads no promises to others'
         lab.cache.nominate(info, info.pod.status.nominated_node_name)
-    told = explain(info, lab.snapshot(), lab.frameworks.of(info))
+    told = pods.explain(info, lab.snapshot(), lab.frameworks.of(info))
     here = pod.node_name or ""
     also = (*request.nodes, *([here] if here and here != told.decision.node else []))
     _known(also, lab.snapshot())
@@ -122,8 +113,8 @@ def _pod(name: str, cluster: Cluster, request: Request) -> None:
     gang = _gang(info, cluster)
     head = {"source": source, "on": here or None, "said": said or None, "gang": gang}
     heads = (*_heads(pod, said, source), *((gang, "By itself:") if gang else ()))
-    values = {**head, **object_of(told, request.most, also)}
-    _print(values, heads, lines_of(told, request.most, also), notes, request)
+    values = {**head, **pods.object_of(told, request.most, also)}
+    _print(values, heads, pods.lines_of(told, request.most, also), notes, request)
 
 
 def _gang(pod: PodInfo, cluster: Cluster) -> str | None:
@@ -163,7 +154,7 @@ def _unbound(pod: Pod) -> Pod:
     return replace(pod, spec=replace(pod.spec, node_name=""), status=status, bound_to="")
 
 
-def _not_ours(info: PodInfo, told: Explanation) -> list[str]:
+def _not_ours(info: PodInfo, told: pods.Explanation) -> list[str]:
     name = info.pod.spec.scheduler_name
     if name in ("", told.profile):
         return []
@@ -203,14 +194,14 @@ def _node(name: str, cluster: Cluster, request: Request) -> None:
     each = [lab.frameworks] if isinstance(lab.frameworks, Framework) else [*lab.frameworks]
     ours = {"", *(one.profile.scheduler_name for one in each)}
     waiting = [make_pod_info(one) for one in cluster.pods.values() if _waits(one, ours)]
-    found: list[Guest] = []
+    found: list[pods.Guest] = []
     for framework in each:
         own = [one for one in waiting if lab.frameworks.of(one) is framework]
-        found += guests(name, own, snapshot, framework)
+        found += pods.guests(name, own, snapshot, framework)
     source = "files" if request.paths else "cluster"
     head = (_ANEW,) if source == "cluster" else ()
-    told = {"source": source, **object_of_node(name, found)}
-    _print(told, head, lines_of_node(name, found), cluster.notes, request)
+    told = {"source": source, **pods.object_of_node(name, found)}
+    _print(told, head, pods.lines_of_node(name, found), cluster.notes, request)
 
 
 def _waits(pod: Pod, ours: set[str]) -> bool:
@@ -239,12 +230,12 @@ def _of_journal(what: str, name: str, path: Path, request: Request) -> None:
         seen[pod.key] = seen.get(pod.key, 0) + 1
         if pod.key != key:
             return
-        told = explain(pod, snapshot, framework)
+        told = pods.explain(pod, snapshot, framework)
         # Words are made while the snapshot is the newest.
-        lines = tuple(lines_of(told, request.most, request.nodes))
+        lines = tuple(pods.lines_of(told, request.most, request.nodes))
         at = datetime.fromtimestamp(snapshot.now, UTC).isoformat(timespec="seconds")
         values = {"source": "journal", "at": at, "line": line}
-        values |= object_of(told, request.most, request.nodes)
+        values |= pods.object_of(told, request.most, request.nodes)
 
     with reported(OSError, ValueError):
         replay(path, frameworks_of(), watch)

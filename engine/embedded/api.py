@@ -5,12 +5,14 @@ Synchronous, without a wait or a socket; each call is one step that others see w
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
 from engine.clock import Clock
-from engine.embedded import admission, errors
-from engine.embedded.errors import Object
+from engine.embedded import errors
+from engine.embedded.errors import Object, bad_request, forbidden, invalid
 from engine.embedded.resources import BY_PLURAL, Resource
 from engine.embedded.store import Collection, Key, Store, Version
 
@@ -73,8 +75,8 @@ class Api:
         name = metadata["name"]
         if namespace and ("", namespace) not in self.store.collection("namespaces").items:
             raise errors.not_found("", "namespaces", namespace)
-        admission.check_name(resource, metadata)
-        admission.check_object(resource, item)
+        _check_name(resource, metadata)
+        _check_object(resource, item)
         if (namespace, name) in self.collection(resource).items:
             raise errors.already_exists(resource.group, resource.plural, name)
         item = self._default(resource, item)
@@ -169,9 +171,8 @@ class Api:
         node = self.store.collection("nodes").items.get(("", target["name"]))
         given = {name: metadata.get(name) or {} for name in ("labels", "annotations")}
         given["labels"] = given["labels"] | _topology(node)
-        merged = pod.metadata | {
-            name: both for name in given if (both := (pod.metadata.get(name) or {}) | given[name])
-        }
+        both = {name: (pod.metadata.get(name) or {}) | of for name, of in given.items()}
+        merged = {key: value for key, value in (pod.metadata | both).items() if value != {}}
         scheduled = {
             "type": "PodScheduled",
             "status": "True",
@@ -215,11 +216,11 @@ class Api:
             case "pods":
                 classes = self.store.collection("priorityclasses").items.items()
                 priorities = {key[1]: version.object for key, version in classes}
-                return admission.default_pod(item, priorities)
+                return _default_pod(item, priorities)
             case "nodes":
-                return admission.default_node(item)
+                return _default_node(item)
             case "namespaces":
-                return admission.default_namespace(item)
+                return _default_namespace(item)
             case "events":
                 # As a real one writes what is not there: clients sort by it.
                 unset: Object = {"firstTimestamp": None, "lastTimestamp": None, "source": {}}
@@ -245,10 +246,10 @@ class Api:
         if resource.namespaced:
             metadata["namespace"] = key[0]
         item = item | {"metadata": metadata | {"name": key[1]}}
-        admission.check_name(resource, item["metadata"])
-        admission.check_object(resource, item)
+        _check_name(resource, item["metadata"])
+        _check_object(resource, item)
         if resource.plural == "pods":
-            admission.check_pod_update(old.object, item)
+            _check_pod_update(old.object, item)
         if resource.has_generation and item.get("spec") != old.object.get("spec"):
             item["metadata"]["generation"] = old.metadata.get("generation", 1) + 1
         return self.store.put(resource.plural, key, item)
@@ -382,3 +383,179 @@ def _merge_list(target: list[Any], patch: list[Any], merge_key: str) -> list[Any
             name = item.get(merge_key)
             merged[name] = merge(merged.get(name), item, strategic=True)
     return list(merged.values())
+
+
+# ---- what happens to an object between the wire and the store: defaults and refusals
+#
+# Only what a scheduler or its user meets; everything else of an object passes as it is.
+
+CONFIG_MAP_BYTES = 1_048_576
+NAME_LENGTH = 253
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_SUBDOMAIN_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+    "'.', and must start and end with an alphanumeric character"
+)
+_POD_MAY_CHANGE = frozenset(
+    {
+        *("containers", "initContainers", "tolerations", "schedulingGates"),
+        *("nodeSelector", "affinity", "activeDeadlineSeconds"),
+    }
+)
+
+
+# Refusals.
+
+
+def _check_name(resource: Resource, metadata: Object) -> None:
+    """Refuse names that Kubernetes does not know.
+
+    Raises:
+        ApiError: 422.
+    """
+    name = metadata.get("name", "")
+    if not _SUBDOMAIN.fullmatch(name) or len(name) > NAME_LENGTH:
+        message = f'Invalid value: "{name}": {_SUBDOMAIN_RULE}'
+        cause = ("metadata.name", "FieldValueInvalid", message)
+        raise invalid(resource.group, resource.kind, name, [cause])
+
+
+def _check_object(resource: Resource, item: Object) -> None:
+    """Refuse what is plainly wrong in an object of this resource.
+
+    Raises:
+        ApiError: 400 or 422.
+    """
+    if resource.kind == "Pod":
+        _check_pod(item)
+    elif resource.kind == "ConfigMap":
+        _check_config_map(item)
+
+
+def _check_pod(pod: Object) -> None:
+    containers = pod.get("spec", {}).get("containers") or []
+    missing = [] if containers else ["spec.containers"]
+    for index, container in enumerate(containers):
+        fields = (name for name in ("name", "image") if not container.get(name))
+        missing += [f"spec.containers[{index}].{name}" for name in fields]
+    if missing:
+        causes = [(field, "FieldValueRequired", "Required value") for field in missing]
+        raise invalid("", "Pod", pod["metadata"]["name"], causes)
+
+
+def _check_config_map(item: Object) -> None:
+    size = 0
+    for field in ("data", "binaryData"):
+        for value in (item.get(field) or {}).values():
+            if not isinstance(value, str):
+                kind = {int: "number", float: "number", bool: "bool"}.get(type(value), "object")
+                raise bad_request(
+                    'ConfigMap in version "v1" cannot be handled as a ConfigMap: json: cannot'
+                    f" unmarshal {kind} into Go struct field ConfigMap.{field} of type string"
+                )
+            size += len(value.encode())
+    if size > CONFIG_MAP_BYTES:
+        message = f"Too long: may not be more than {CONFIG_MAP_BYTES} bytes"
+        cause = ("", "FieldValueTooLong", message)
+        raise invalid("", "ConfigMap", item["metadata"]["name"], [cause])
+
+
+def _check_pod_update(old: Object, new: Object) -> None:
+    """Refuse to move a pod, or to change its priority and the like.
+
+    Raises:
+        ApiError: 422.
+    """
+    before, after = (
+        {key: value for key, value in (of.get("spec") or {}).items() if key not in _POD_MAY_CHANGE}
+        for of in (old, new)
+    )
+    if before != after:
+        why = "Forbidden: pod updates may not change fields other than those of its containers"
+        name = new["metadata"]["name"]
+        raise invalid("", "Pod", name, [("spec", "FieldValueForbidden", why)])
+
+
+# Defaults.
+
+
+def _default_pod(pod: Object, priorities: Mapping[str, Object]) -> Object:
+    """A pod as the API server stores a new one; `priorities` are the PriorityClasses by name.
+
+    Raises:
+        ApiError: 403, its priority class does not exist or contradicts its priority.
+    """
+    spec = _SPEC_DEFAULTS | pod.get("spec", {})
+    for name in ("containers", "initContainers"):
+        if spec.get(name):
+            spec[name] = [_with_requests(container) for container in spec[name]]
+    spec |= _priority(pod["metadata"]["name"], spec, priorities)
+    status: Object = {"phase": "Pending"}
+    if spec.get("schedulingGates"):
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }
+        status["conditions"] = [condition]
+    return pod | {"spec": spec, "status": status}
+
+
+_NO_CLASS: Object = {"metadata": {"name": ""}, "value": 0}
+_SPEC_DEFAULTS: Object = {
+    "schedulerName": "default-scheduler",
+    "terminationGracePeriodSeconds": 30,
+}
+
+
+def _with_requests(container: Object) -> Object:
+    """What is limited and not requested is requested."""
+    resources = container.get("resources") or {}
+    limits = resources.get("limits")
+    if not limits:
+        return container
+    return container | {
+        "resources": resources | {"requests": limits | (resources.get("requests") or {})}
+    }
+
+
+def _priority(name: str, spec: Object, priorities: Mapping[str, Object]) -> Object:
+    wanted = spec.get("priorityClassName")
+    if wanted:
+        found = priorities.get(wanted)
+        if found is None:
+            raise forbidden(name, f"no PriorityClass with name {wanted} was found")
+    else:
+        defaults = (item for item in priorities.values() if item.get("globalDefault"))
+        found = next(defaults, _NO_CLASS)
+        wanted = found["metadata"]["name"]
+    value = found["value"]
+    if spec.get("priority", value) != value:
+        why = (
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod "
+            f"spec; priority admission controller computed {value} from the given PriorityClass "
+            "name"
+        )
+        raise forbidden(name, why)
+    policy = spec.get("preemptionPolicy") or found.get("preemptionPolicy", "PreemptLowerPriority")
+    result: Object = {"priority": value, "preemptionPolicy": policy}
+    return result | ({"priorityClassName": wanted} if wanted else {})
+
+
+def _default_node(node: Object) -> Object:
+    """A node as the API server stores a new one: capacity stands in for allocatable."""
+    status = node.get("status") or {}
+    if "capacity" in status and "allocatable" not in status:
+        status = status | {"allocatable": status["capacity"]}
+    return node | {"spec": node.get("spec") or {}, "status": status}
+
+
+def _default_namespace(namespace: Object) -> Object:
+    """A namespace as the API server stores a new one."""
+    metadata = namespace["metadata"]
+    labels = (metadata.get("labels") or {}) | {"kubernetes.io/metadata.name": metadata["name"]}
+    return namespace | {
+        "metadata": metadata | {"labels": labels},
+        "status": {"phase": "Active"},
+    }

@@ -27,8 +27,8 @@ from engine.framework.status import Code
 from engine.objects import Pod
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.policy.bundle import Bundle
-from engine.policy.canary import enforced, in_force
 from engine.policy.preemption import PolicyPreemption
+from engine.policy.shadow import enforced, in_force
 from engine.policy.world import Worlds
 from engine.serving.server import BadCallError, Call
 from engine.text import wire

@@ -13,9 +13,9 @@ from engine.framework.profile import Changed, Profile, Weighted, without
 from engine.framework.runtime import MEMO_BYTES, Framework, Frameworks, PluginError
 from engine.framework.status import unresolvable
 from engine.policy.bundle import Bundle
-from engine.policy.canary import enforced
 from engine.policy.preemption import PolicyPreemption, preempts
 from engine.policy.quotas import plugin_of
+from engine.policy.shadow import enforced
 from engine.policy.world import Worlds
 
 if TYPE_CHECKING:

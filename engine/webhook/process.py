@@ -119,10 +119,9 @@ class Webhook:
         options = self._options
         kubeconfig = options.kubeconfig or options.settings.kubeconfig
         session = await connect(kubeconfig, self._clock, stop, options.context)
-        if session is None:
-            return
-        async with session:
-            await self._run(session, stop)
+        if session is not None:
+            async with session:
+                await self._run(session, stop)
 
     async def _run(self, session: Session, stop: asyncio.Event) -> None:
         options = self._options

@@ -16,8 +16,7 @@ from engine.clock import ManualClock
 from engine.objects import OwnerReference
 from engine.pods.podinfo import make_pod_info
 from engine.policy.bundle import Refusal
-from engine.policy.canary import in_force, in_shadow
-from engine.policy.shadow import MOST_SAVED, SHARE, Shadow
+from engine.policy.shadow import MOST_SAVED, SHARE, Shadow, in_force, in_shadow
 from engine.policy.world import Worlds
 from engine.queue import SubQueue
 from engine.telemetry import SHADOW_OUTCOMES, Count
