@@ -1,11 +1,11 @@
 """Pods other than those on nodes: in the queue, nominated, finished or gone.
 
-Kept only while a policy reads them (`attend`), so they cost nothing otherwise. What is read of a
+Nominations are always kept, the others only while a policy reads them (`attend`). What is read of a
 node this way is in no column of the node: a change is reported as a change of the node's row.
 
     queue      waiting or being tried, and on no node             set_queued, remove_queued
                (`times`: others want to know how often and since when)
-    nominated  waiting, and promised a node                       cache.nominations
+    nominated  waiting, and promised a node                       `Nominations`
     finished   on a node until within the last hour               set_finished, remove_finished
     left       the last pod of a name or a workload that went, by the node that it left
 """

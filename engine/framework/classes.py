@@ -9,7 +9,6 @@ class alive that is unused, or whose profile is no longer in force.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -28,8 +27,7 @@ from engine.framework.trials import Filtering
 from engine.pods.podinfo import PodInfo
 
 _LEAST_CLASSES: Final = 16
-_MOST_CLASSES: Final = 4096
-_MOST_NEW: Final = 1024
+_MOST_CLASSES: Final = 2048
 _BYTES_A_KEY: Final = 8
 _BYTES_A_GROUP: Final = 4
 """What a class may have of each row for itself."""
@@ -67,8 +65,6 @@ class PodClass:
 
     name: ClassName | None
     """None: it is not kept."""
-    again: bool = False
-    """Whether a second pod asked for it."""
     keys: KeyColumn = _NO_KEYS
     fills: int = -1
     """`KeyColumn.fills` when plugins were asked; if that has moved, they are asked again."""
@@ -124,8 +120,6 @@ class Classes:
         self._names: WeakValueDictionary[tuple[Hashable, ...], ClassName] = WeakValueDictionary()
         self._classes: dict[ClassName, PodClass] = {}
         self._rows: WeakValueDictionary[tuple[Hashable, ...], ByRow] = WeakValueDictionary()
-        self._new: deque[ClassName] = deque()
-        """The newest classes."""
 
     def key(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Hashable, ...] | None:
         """The class key: pods with equal ones get equal answers. None: no other pod is alike.
@@ -190,9 +184,6 @@ class Classes:
         if found is None:
             self._make_room(snapshot.nodes.size)
             found = PodClass(name)
-            self._new.append(name)
-        else:
-            found.again = True
         self._classes[name] = found  # the last to leave
         return found
 
@@ -220,11 +211,5 @@ class Classes:
         most = self._most_bytes // max(1, size)
         most_classes = most // (_BYTES_A_KEY + _BYTES_A_GROUP)
         most_classes = min(_MOST_CLASSES, max(_LEAST_CLASSES, most_classes))
-        if len(self._new) >= min(_MOST_NEW, most_classes * 3 // 4):
-            # A class that no second pod asked for makes room for new ones. A quarter is safe from
-            # them; more would make workloads that take turns push each other out.
-            name = self._new.popleft()
-            if name in self._classes and not self._classes[name].again:
-                del self._classes[name]
         while len(self._classes) >= most_classes:
             del self._classes[next(iter(self._classes))]

@@ -204,7 +204,8 @@ class PluginRunner:
             asks = points.what_if if what_if and points.what_if else points.pre_filter
             result = self._pre_filter(name, asks, pod, snapshot)
             if result.version is not None:
-                self.keep_version(pre.versions, name, result.version, snapshot)
+                value = self.guard(name, "PreFilter", result.version, snapshot)
+                pre.versions.append(Dependency(name, result.version, value))
             found = None
             if result.status.ok and points.filter is not None and result.rejects:
                 found = Filtering(name, points, result)
@@ -273,7 +274,8 @@ class PluginRunner:
             if points.pre_score is not None:
                 result = self.guard(name, "PreScore", points.pre_score, pod, snapshot)
             if result.version is not None:
-                self.keep_version(versions, name, result.version, snapshot)
+                value = self.guard(name, "PreFilter", result.version, snapshot)
+                versions.append(Dependency(name, result.version, value))
             if not result.status.ok and result.status.code is not _SKIP:
                 raise PluginError(name, "PreScore", result.status)
             scoring = None
@@ -310,13 +312,6 @@ class PluginRunner:
         except Exception:  # noqa: BLE001 - asking all plugins names the one that raised
             return None
         return PreFiltered(said.pre.by_row, versions=versions), said.scorings
-
-    def keep_version(
-        self, versions: list[Dependency], name: str, version: Version, snapshot: Snapshot
-    ) -> None:
-        """Adds what of the cluster an answer depends on."""
-        value = self.guard(name, "PreFilter", version, snapshot)
-        versions.append(Dependency(name, version, value))
 
     # ---- about rows --------------------------------------------------------------------------
 

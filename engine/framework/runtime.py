@@ -128,6 +128,8 @@ class Framework:
             raise ValueError("the weights of all plugins together must stay below 671,088")
         self._classes = Classes(keyed, self._runner, seed=profile.seed, most_bytes=memo_bytes)
         self._updater = ClassUpdater(self._runner, self._classes)
+        self.class_key: Callable[[PodInfo, Snapshot], Hashable] = self._classes.name
+        """Equal for pods that get equal answers; see `Classes.name`."""
         self.keys_volatile = self._classes.keys_volatile
         """Whether class keys depend on more than the pod."""
 
@@ -233,14 +235,6 @@ class Framework:
         found = self._classes.of(pod, snapshot)
         self._updater.update(found, pod, snapshot, whole=whole)
         return found
-
-    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
-        """Equal for pods that get equal answers; None: no other pod is alike.
-
-        Raises:
-            PluginError: a plugin raised.
-        """
-        return self._classes.name(pod, snapshot)
 
     # ---- choosing ----------------------------------------------------------------------------
 

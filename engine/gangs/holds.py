@@ -1,5 +1,7 @@
 """Gangs of which members have nodes and wait in permit for the others, and when gangs failed last.
 
+`Turn` is what is known of a gang that is being tried.
+
 hold ─┬─ enough have nodes ─▶ released, together
 ├─ the time of one is up, one is gone, too few are left ─▶ all give their nodes back
 ├─ an older gang can start with their nodes ─▶ the same

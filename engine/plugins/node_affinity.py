@@ -127,12 +127,9 @@ class NodeAffinityPlugin:
 
     def points(self) -> Points:
         """A matching node comes, a node begins to match."""
-        labels = Action.UPDATE_NODE_LABEL
-        events = [on(Resource.NODE, Action.ADD | labels, now(Node, self._begins_to_match))]
-        if self._added.required:  # kube-scheduler's hint asks what the pod's own terms said before
-            events.append(on(Resource.NODE, labels, now(Node, self._is_added), ours=True))
+        node = Action.ADD | Action.UPDATE_NODE_LABEL
         return Points(
-            events=tuple(events),
+            events=(on(Resource.NODE, node, now(Node, self._begins_to_match)),),
             class_key=_key,
             pre_filter=self._pre_filter,
             filter=self._filter,
@@ -188,11 +185,6 @@ class NodeAffinityPlugin:
         if not parsed.matches(after):
             return parsed.undecided(after)
         return before is None or not parsed.matches(before)
-
-    def _is_added(self, pod: PodInfo, before: Node | None, after: Node) -> bool:
-        """Whether the profile's terms begin to match a node that the pod's own match."""
-        began = before is not None and not self._added.matches(before)
-        return began and self._added.matches(after) and _of(pod).matches(after)
 
 
 def _key(pod: PodInfo, _: Snapshot | None = None) -> Hashable:

@@ -100,17 +100,13 @@ class NodeResourcesFit:
         """Room is made: a pod goes or shrinks, a node comes or grows, the pod itself shrinks."""
         had_room, shrinks = gone(Pod, lambda _, other: placed(other)), Action.UPDATE_POD_SCALE_DOWN
         grows = Action.ADD | Action.UPDATE_NODE_ALLOCATABLE
-        events = [
-            on(Resource.ASSIGNED_POD, Action.DELETE, had_room, self._room_there),
-            on(Resource.NODE, grows, now(Node, _grows)),
-            on(Resource.ASSIGNED_POD, shrinks, changed(Pod, _gives_back)),
-            on(Resource.TARGET_POD, shrinks, always),
-        ]
-        if self._ignores_some:  # kube-scheduler's hint asks nodes for what its filter ignores, too
-            but_for_ignored = now(Node, lambda pod, *of: _has_grown(self._needs(pod), *of))
-            events.append(on(Resource.NODE, grows, but_for_ignored, ours=True))
         return Points(
-            events=tuple(events),
+            events=(
+                on(Resource.ASSIGNED_POD, Action.DELETE, had_room, self._room_there),
+                on(Resource.NODE, grows, now(Node, _grows)),
+                on(Resource.ASSIGNED_POD, shrinks, changed(Pod, _gives_back)),
+                on(Resource.TARGET_POD, shrinks, always),
+            ),
             class_key=lambda pod, _: pod.requests_key,
             pre_filter=lambda *_: _ROOM,
             filter=self._filter,
@@ -255,12 +251,9 @@ def _gives_back(pod: PodInfo, before: Pod, after: Pod) -> bool:
 
 
 def _grows(pod: PodInfo, before: Node | None, after: Node) -> bool:
-    return _has_grown([one for one in pod.filter_requests.items() if one[1] > 0], before, after)
-
-
-def _has_grown(needs: Sequence[tuple[str, int]], before: Node | None, after: Node) -> bool:
-    """Whether a pod with these needs fits the empty node, and the node is new or has grown."""
-    wanted = {PODS: 1, **dict(needs)}
+    """Whether the pod fits the node when it is empty, and the node is new or has grown."""
+    needs = {resource: amount for resource, amount in pod.filter_requests.items() if amount > 0}
+    wanted = {PODS: 1, **needs}
     try:
         there = _allocatable(after)
         if any(there.get(name, 0) < amount for name, amount in wanted.items()):

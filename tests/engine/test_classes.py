@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.cycle import decide
-from engine.framework.classes import _LEAST_CLASSES, _MOST_NEW
+from engine.framework.classes import _LEAST_CLASSES, _MOST_CLASSES
 from engine.framework.derived import Shared, Sharing
 from engine.framework.interface import (
     ALL_PASS,
@@ -636,10 +636,10 @@ def test_classes_that_are_forgotten_leave_nothing_behind():
 
     tracemalloc.start()
     try:
-        for number in range(_MOST_NEW):
+        for number in range(_MOST_CLASSES):
             framework.class_of(unlike(number), snapshot)
         before, _ = tracemalloc.get_traced_memory()
-        for number in range(_MOST_NEW, _MOST_NEW + classes):
+        for number in range(_MOST_CLASSES, _MOST_CLASSES + classes):
             framework.class_of(unlike(number), snapshot)
         after, _ = tracemalloc.get_traced_memory()
     finally:

@@ -295,16 +295,13 @@ class NodeVolumeLimits:
     def points(self) -> Points:
         """A limit may rise, a volume may leave a node, a claim may come."""
         had_volumes = gone(Pod, lambda _, other: placed(other) and has_volumes(other))
-        ephemeral = gone(VolumeAttachment, lambda pod, _: claim_names(pod.pod))
         return Points(
             events=(
                 on(Resource.CSI_NODE, Action.ADD),
                 on(Resource.CSI_NODE, Action.UPDATE, changed(CSINode, _raises)),
-                on(Resource.CSI_NODE, Action.UPDATE, changed(CSINode, _opens), ours=True),
                 on(Resource.ASSIGNED_POD, Action.DELETE, had_volumes),
                 on(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, is_one_of(claim_names)),
                 on(Resource.VOLUME_ATTACHMENT, Action.DELETE, gone(VolumeAttachment, _detaches)),
-                on(Resource.VOLUME_ATTACHMENT, Action.DELETE, ephemeral, ours=True),
             ),
             class_key=volumes_key,
             pre_filter=self._pre_filter,
@@ -387,9 +384,3 @@ def _detaches(pod: PodInfo, attachment: VolumeAttachment) -> bool:
 def _raises(pod: PodInfo, old: CSINode, new: CSINode) -> bool:
     before = limits_of(old)
     return any((many or 0) > (before.get(name) or 0) for name, many in limits_of(new).items())
-
-
-def _opens(_: PodInfo, old: CSINode, new: CSINode) -> bool:
-    """Whether a driver has no limit any more, or came without one: as if of 0 to the original."""
-    before, now = limits_of(old), limits_of(new)
-    return any(now[name] is None and before.get(name, 0) is not None for name in now)

@@ -7,17 +7,12 @@ from itertools import product
 
 import pytest
 
-from engine.configuration.scheduler import ProfileDocument
-from engine.framework.events import QueueingHint, Resource
-from engine.objects import Namespace, ObjectMeta, Pod, from_builtins
-from engine.objects.storage import CSIDriver, CSINode, StorageClass, VolumeAttachment
+from engine.framework.events import QueueingHint
+from engine.objects import Namespace, ObjectMeta, Pod
 from engine.plugins.node_resources_fit import NodeResourcesFit
-from engine.plugins.profiles import make_profile
 from engine.queue import SubQueue
 from tests.builders import Cache, make_node, make_pod, pod_object
-from tests.engine.plugins.volumes.builders import claim, csi_volume, put
 from tests.engine.test_scheduler import World
-from tests.engine.test_volumes_given_back import with_claim
 
 
 def _finer(pod, gone, cache, plugin=None):
@@ -168,89 +163,3 @@ async def test_affinity_of_others_and_of_namespaces_by_label_and_of_the_first(
         world.add([comes])
     await world.turn()
     assert [name for name, _ in world.edge.binds] == ["waits"]
-
-
-def _with(name, **args):
-    """The default plugins, one of which has arguments."""
-    document = ProfileDocument.model_validate({"pluginConfig": [{"name": name, "args": args}]})
-    return make_profile(document).plugins
-
-
-async def test_a_node_without_what_the_filter_ignores_wakes_who_waits_for_the_rest():
-    seats = "example.com/seats"
-    world = World(in_tree=_with("NodeResourcesFit", ignoredResources=[seats]))
-    container = {"name": "c", "resources": {"requests": {"cpu": "3", seats: "1"}}}
-    world.comes("waits", spec={"containers": [container]})
-    await world.turn()
-    assert world.where("waits") is SubQueue.UNSCHEDULABLE
-    world.clock.advance(30.0)
-    world.add([make_node("n2", cpu="2")])
-    await world.turn()
-    assert world.where("waits") is SubQueue.UNSCHEDULABLE
-    world.add([make_node("n3", cpu="4")])
-    await world.turn()
-    assert [name for name, _ in world.edge.binds] == ["waits"]
-
-
-async def test_a_label_that_the_profile_asks_for_wakes_a_pod_without_terms_of_its_own():
-    asked = {"matchExpressions": [{"key": "pool", "operator": "Exists"}]}
-    terms = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [asked]}}
-    world = World(in_tree=_with("NodeAffinity", addedAffinity=terms))
-    world.comes("waits")
-    await world.turn()
-    assert world.where("waits") is SubQueue.UNSCHEDULABLE
-    world.clock.advance(30.0)
-    world.handlers.nodes.on_update(make_node("n1"), make_node("n1", labels={"pool": "a"}))
-    await world.turn()
-    assert [name for name, _ in world.edge.binds] == ["waits"]
-
-
-def _csi_node(*drivers):
-    spec = {"drivers": [{"name": "csi.x", **one} for one in drivers]}
-    return from_builtins(CSINode, {"metadata": {"name": "n1"}, "spec": spec})
-
-
-@pytest.mark.parametrize("before", [[], [{"allocatable": {"count": 0}}]])
-async def test_a_driver_without_a_limit_wakes_who_was_rejected_for_its_volumes(before):
-    world = World()
-    put(world.cache, CSIDriver, "csi.x", spec={"preventPodSchedulingIfMissing": True})
-    csi_volume(world.cache, "disk", "disk", of="c")
-    claim(world.cache, "c", volume="disk")
-    old = _csi_node(*before)
-    world.add([old])
-    with_claim(world, "c")
-    await world.turn()
-    assert world.where("c") is SubQueue.UNSCHEDULABLE
-    world.clock.advance(30.0)
-    world.handlers.of(Resource.CSI_NODE).on_update(old, _csi_node({}))
-    await world.turn()
-    assert [name for name, _ in world.edge.binds] == ["c"]
-
-
-async def test_a_volume_that_leaves_a_node_wakes_who_was_rejected_for_one_of_its_own():
-    world = World()
-    put(
-        world.cache,
-        StorageClass,
-        "late",
-        volumeBindingMode="WaitForFirstConsumer",
-        provisioner="csi.x",
-    )
-    csi_volume(world.cache, "disk", "disk")
-    owner = [{"kind": "Pod", "name": "p", "uid": "uid-default-p", "controller": True}]
-    claim(world.cache, "p-v", owners=owner)
-    source = {"persistentVolumeName": "disk"}
-    there = put(
-        world.cache,
-        VolumeAttachment,
-        "there",
-        spec={"attacher": "csi.x", "nodeName": "n1", "source": source},
-    )
-    world.add([_csi_node({"allocatable": {"count": 1}})])
-    world.comes("p", spec={"volumes": [{"name": "v", "ephemeral": {}}]})
-    await world.turn()
-    assert world.where("p") is SubQueue.UNSCHEDULABLE
-    world.clock.advance(30.0)
-    world.handlers.of(Resource.VOLUME_ATTACHMENT).on_delete(there)
-    world.scheduler.work()
-    assert world.where("p") is SubQueue.IN_FLIGHT
