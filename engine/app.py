@@ -513,10 +513,7 @@ class App:
             self._watcher.keep(self.bundle.needs, [one.needs for one in also])
 
     def _missing(self, bundle: Bundle, asker: str) -> tuple[str, ...]:
-        lists = () if self._watcher is None else self._watcher.want(bundle.needs, asker)
-        if self.settings.berth.prometheus.url is None:
-            return lists
-        return (*lists, *self.signals.want(map(signal_spec, bundle.metrics), asker))
+        return () if self._watcher is None else self._watcher.want(bundle.needs, asker)
 
     def snapshot(self) -> Snapshot:
         """The cluster as of now."""

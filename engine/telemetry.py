@@ -158,9 +158,7 @@ POLICIES_LOADED: Final = _gauge("berth_policies", "Policies in force.")
 POLICIES_REFUSED: Final = _gauge(
     "berth_policy_source_refused", "1 while the source's text is not in force.", "source"
 )
-POLICIES_AWAITED: Final = _gauge(
-    "berth_policy_bundle_awaits", "Lists and metrics the next bundle awaits."
-)
+POLICIES_AWAITED: Final = _gauge("berth_policy_bundle_awaits", "Lists the next bundle awaits.")
 METRIC_AGE: Final = _gauge("berth_metric_age_seconds", "Age of the newest sample.", "metric")
 METRIC_MISSING: Final = _gauge(
     "berth_metric_missing", "1 while the metric has no sample that is not too old.", "metric"

@@ -317,7 +317,7 @@ class InForce:
         """The rules before it stay in force, and its owners should know what for."""
         kept = self.bundle
         stay = self._callbacks.without if kept is None else f"bundle {kept.hash} stays in force"
-        note = f"bundle {bundle.hash} waits for what it reads; {stay} until that is there: "
+        note = f"bundle {bundle.hash} waits for lists that it reads; {stay} until they are there: "
         log.info("%s%s", note, "; ".join(missing))
         own = [one for one in self.sources if one.tenant == tenant]
         for source in _changed(own, kept, bundle):

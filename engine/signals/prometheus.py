@@ -300,8 +300,7 @@ def parse_vector(
 
 _LOG = logging.getLogger(__name__)
 
-_IDLE_SECONDS = 0.1
-"""Rules wait for the first answer about a metric that is new."""
+_IDLE_SECONDS = 0.5
 _SPREAD = 0.2
 _PAUSE_EVERY = 256
 _MOST_SECONDS: Final = 60.0
@@ -337,8 +336,6 @@ class PrometheusRefresher:
         self._url = self.section.url or ""
         self._turns: defaultdict[Question, _Turn] = defaultdict(_Turn)
         self._server = Prometheus(self.section)
-        self._away = ""
-        """Why the server does not answer, while it does not."""
 
     async def run(self) -> None:
         """Asks what is due until cancelled. Network causes never end it."""
@@ -354,8 +351,6 @@ class PrometheusRefresher:
         for question in sorted(questions, key=lambda q: self._turns[q].asked):
             if self._due_in(question, questions[question]) <= 0.0:
                 await self._ask(question, questions[question])
-            elif self._away:  # a new one, too, whoever waits for it
-                self.store.fail(question, self._away)
         return min((self._due_in(q, e) for q, e in questions.items()), default=_IDLE_SECONDS)
 
     def _due_in(self, question: Question, every: float) -> float:
@@ -373,14 +368,13 @@ class PrometheusRefresher:
             self._server_away(str(error), every)
             return
         except Refused as error:
-            self._turns[_SERVER].streak, self._away = 0, ""  # it answered, if with a refusal
+            self._turns[_SERVER].streak = 0  # it answered, if only with a refusal
             self._leave_alone(question, every)
             self.telemetry.add(Count.SIGNAL_ERRORS)
             if self.store.fail(question, str(error)):
                 _LOG.warning("metric %s: %s", self.store.names(question), error)
             return
         self._turns[_SERVER].streak = self._turns[question].streak = 0
-        self._away = ""
         self.store.ingest(question, answer, matched)
         self.came()
         while answer:
@@ -388,7 +382,6 @@ class PrometheusRefresher:
             await asyncio.sleep(0)
 
     def _server_away(self, why: str, every: float) -> None:
-        self._away = why
         self.telemetry.add(Count.SIGNAL_ERRORS)
         self._leave_alone(_SERVER, every)
         failing = [q for q in self.store.questions() if self.store.fail(q, why)]

@@ -152,8 +152,6 @@ class Samples:
         self.times = missing(1)
         self.series = self.unmatched = self.duplicates = 0
         self.error = ""
-        self.known = False
-        """Whether it was answered since somebody reads it, be it by a refusal or by silence."""
         self._question = question
         self._directory = directory
         self._of_nodes = question.of == NODE

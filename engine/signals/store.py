@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from operator import attrgetter
 from typing import Final
 
@@ -186,8 +185,7 @@ class SignalStore:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._specs: dict[str, SignalSpec] = {}
-        self._in_use: Sequence[SignalSpec] = ()
-        self._wanted: dict[str, Sequence[SignalSpec]] = {}
+        self._asked: Sequence[SignalSpec] = ()
         self._entries: dict[Question, Samples] = {}
         # Metrics that no policy reads now: a bundle that comes back finds its data.
         self._retired: TTLCache[Question, Samples] = TTLCache(
@@ -206,38 +204,16 @@ class SignalStore:
         `also` are those of rules that may come back: asked for, and read by nobody until then.
         """
         self._specs = {spec.id: spec for spec in specs}
-        self._in_use, self._wanted = [*self._specs.values(), *also], {}
-        self._enter()
-        self._changes += 1
-
-    def want(self, specs: Iterable[SignalSpec], asker: str = "") -> tuple[str, ...]:
-        """Begins to ask Prometheus for metrics of rules that are to come into force.
-
-        Returns those without an answer so far. A refusal is one, and so is a server that is away:
-        neither holds rules up. Holds until metrics are in use; who still waits asks again.
-        """
-        wanted = [one for one in specs if one.source == PROMETHEUS]
-        if wanted != self._wanted.get(asker):
-            self._wanted[asker] = wanted
-            self._enter()
-        unknown = [one for one in wanted if not self._entries[one.question].known]
-        return tuple(sorted({f"metric {one.name or one.id}" for one in unknown}))
-
-    @property
-    def _asked(self) -> Iterable[SignalSpec]:
-        return chain(self._in_use, *self._wanted.values())
-
-    def _enter(self) -> None:
-        """Makes room for the samples of all that is asked, and for those of nothing else."""
+        self._asked = [*self._specs.values(), *also]
         wanted = {spec.question for spec in self._asked}
         for question in [q for q in self._entries if q not in wanted]:
             gone = self._entries.pop(question)
-            gone.known = False
             if gone.values.size <= _RETIRED_SLOTS:
                 self._retired[question] = gone
         for question in wanted - self._entries.keys():
             kept = self._retired.pop(question, None)
             self._entries[question] = kept or Samples(question, self._directory)
+        self._changes += 1
 
     def questions(self, source: str = PROMETHEUS) -> Mapping[Question, float]:
         """What a source has to be asked, and how often in seconds."""
@@ -293,7 +269,7 @@ class SignalStore:
             _LOG.warning("P603: metric %s: %s", self.names(question), _too_many(question, matched))
         if samples.error:
             _LOG.info("metric %s: has an answer again", self.names(question))
-        samples.error, samples.known = "", True
+        samples.error = ""
         samples.series = matched.series
         samples.duplicates = matched.duplicates
         samples.take(matched, self._clock.time())
@@ -313,7 +289,7 @@ class SignalStore:
         if samples is None:
             return False
         first = not samples.error
-        samples.error, samples.known = error, True
+        samples.error = error
         return first
 
     # --- columns

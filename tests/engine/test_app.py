@@ -657,25 +657,6 @@ async def test_what_was_asked_before_there_was_a_scheduler_is_counted():
             assert sum("OPTIONS" in labels for labels in counted) == 1
 
 
-async def test_rules_come_into_force_with_the_first_answer_about_their_metrics():
-    known = []
-    own = 'metric fresh = promql "node_load1" \nprefer: least fresh\n'
-    async with embedded(nodes=2) as cluster, process(cluster) as berth:
-
-        def look(bundle):
-            there = berth.app.signals.status()
-            known.append({one.name for one in there if one.matched == 2})
-
-        berth.app._hooks.accepted.append(look)
-        await berth.until(lambda: berth.bundles)
-        berth.rules({"own.policy": own})
-        await berth.until(lambda: len(berth.bundles) == 2)
-        assert known == [{"bandwidth"}, {"fresh"}]
-        await berth.until(lambda: "PoliciesAwaiting" in dict(berth.events("ConfigMap")))
-        notes = dict(berth.events("ConfigMap"))
-        assert notes["PoliciesAwaiting"].endswith("until that is there: metric fresh")
-
-
 async def test_without_prometheus_the_other_rules_decide(caplog):
     async with embedded() as cluster:
         settings = settings_of(prometheus={"url": "http://127.0.0.1:9"})

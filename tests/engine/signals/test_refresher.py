@@ -214,27 +214,6 @@ async def test_a_bad_question_is_left_alone_and_the_others_go_on(
         assert await refresher.turn() == 15, "the backoff started anew"
 
 
-async def test_who_wants_a_metric_waits_for_its_first_answer_and_for_no_server_that_is_away():
-    new, more = SignalSpec("n", "other", name="traffic"), SignalSpec("o", "third", source="usage")
-    async with serving(text("busy", 503)) as bench:
-        bench.store.set_specs([SPEC])
-        refresher = bench.refresher()
-        await refresher.turn()
-        assert bench.store.want([SPEC, new, more]) == ("metric traffic",)
-        await refresher.turn()
-        assert len(bench.asked) == 1, "the server is left alone"
-        assert bench.store.want([SPEC, new, more]) == ()
-        bench.clock.advance(15.0)
-        for answer in (vector(), text("no such function", 400)):
-            bench.answers[:] = [answer]
-            bench.store.set_specs([SPEC])
-            assert bench.store.want([new]) == ("metric traffic",), "it was not asked meanwhile"
-            assert bench.store.want([], "a namespace") == ()
-            await refresher.turn()
-            assert bench.store.want([new]) == ()
-            bench.clock.advance(15.0)
-
-
 @pytest.mark.parametrize("answer", [hang, drip, text("busy", 503), text("slow down", 429)])
 async def test_a_server_that_does_not_answer_is_asked_once_for_all(
     answer: Answer, caplog: pytest.LogCaptureFixture
