@@ -102,6 +102,8 @@ class InForce:
         self.bundle: Bundle | None = None
         """The bundle in force, of all sources."""
         self._told: Bundle | None = None
+        self._ready: tuple[Bundle, Bundle, frozenset[str] | None] | None = None
+        """What was prepared for a bundle of the owner."""
         self._troubles: Sequence[str] = []
         self._compiler = new_compiler()
         self._settings = compile_settings(settings.berth, profiles)
@@ -110,6 +112,7 @@ class InForce:
         if policies.tenants is not None:
             self._tenants = Tenants(policies, self._of_tenant, clock, callbacks.wake)
             self._tenants.changed, self._tenants.ready = self._tenants_changed, self._begin
+            self._tenants.held = lambda: self.reloader.prepares
             self.reloader.await_kept()
         self._guard, self._goes_back = None, False
         if policies.guard is not None:
@@ -246,7 +249,9 @@ class InForce:
         watches = guard is not None and before is not None and self._leads()
         if not watches:
             self.reloader.keep_before(0)
-        for _ in self._put(own, self.reloader.sources):
+        ready, self._ready = self._ready, None
+        made = ready[1:] if ready is not None and ready[0] is own else None
+        for _ in self._put(own, self.reloader.sources, made):
             pass
         assert self.bundle is not None
         for diagnostic in self.bundle.warnings:
@@ -271,8 +276,12 @@ class InForce:
             yield from self._put(self.reloader.bundle, ())
 
     def _prepared(self, own: Bundle) -> Iterable[None]:
+        """Neither the owner's rules nor those of namespaces change what the others prepare."""
+        while self._tenants is not None and self._tenants.coming:
+            yield
         bundle, changed = self._together(own)
-        return self._callbacks.prepare(bundle, changed)
+        yield from self._callbacks.prepare(bundle, changed)
+        self._ready = own, bundle, changed
 
     def _together(self, own: Bundle) -> tuple[Bundle, frozenset[str] | None]:
         """The owner's rules beside those of namespaces, and which of all are not as before."""
@@ -280,13 +289,20 @@ class InForce:
         bundle = together(own, parts, self._settings.policies.tenants)
         return bundle, None if self._goes_back else bundle.changed_since(self.bundle)
 
-    def _put(self, own: Bundle, sources: Sequence[Source]) -> Work:
+    def _put(
+        self,
+        own: Bundle,
+        sources: Sequence[Source],
+        made: tuple[Bundle, frozenset[str] | None] | None = None,
+    ) -> Work:
         """Puts all that is good in force together; the log names these sources, or what is new.
+
+        What was `made` of the same before is not made again: rules that came since come next.
 
         In steps, as there may be a thousand policies of namespaces.
         """
         before = self.bundle
-        bundle, changed = self._together(own)
+        bundle, changed = made or self._together(own)
         for _ in chain((None,), self._callbacks.prepare(bundle, changed)):
             yield
             if self.bundle is not before:

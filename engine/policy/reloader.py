@@ -303,6 +303,11 @@ class Reloader:
     # ---- the work ----------------------------------------------------------------------------
 
     @property
+    def prepares(self) -> bool:
+        """Whether a bundle is prepared that is next in force."""
+        return self._preparing is not None
+
+    @property
     def due(self) -> float | None:
         """Never by itself but while a bundle waits: whoever offers files wakes the scheduler."""
         return None if self._next is None else self.clock.monotonic() + _LOOK_SECONDS

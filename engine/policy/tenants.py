@@ -40,8 +40,8 @@ class Tenants:
 
     Attributes:
         parts: what is in force of each namespace that has policies.
-        changed: told when that is another; `ready` is told when all that there was at the start
-            was compiled.
+        changed: told when that is another, but not while it is `held`; `ready` is told when all
+            that there was at the start was compiled.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class Tenants:
         self.parts: dict[str, Bundle] = {}
         self.changed: Callable[[], Work] = lambda: (_ for _ in ())
         self.ready: Callable[[], None] = lambda: None
+        self.held: Callable[[], bool] = lambda: False
         self._policies = policies
         self._make = make
         self._clock = clock
@@ -143,6 +144,11 @@ class Tenants:
     # ---- the work ----------------------------------------------------------------------------
 
     @property
+    def coming(self) -> bool:
+        """Whether what has changed is being put in force."""
+        return self._coming is not None
+
+    @property
     def due(self) -> float | None:
         """Soon where something waits to be put in force, or for what it reads."""
         found = [due for one in self._working.values() if (due := one.due) is not None]
@@ -171,7 +177,7 @@ class Tenants:
             # It is of those that were there at the start: one that comes later is a new one.
             self._kept = {}
             self.ready()
-        elif self._news and self._is_ready and self._clock.monotonic() >= self._next:
+        elif self._news and self._is_ready and now >= self._next and not self.held():
             self._news = False
             self._next = self._clock.monotonic() + _PAUSE
             self._coming = self.changed()

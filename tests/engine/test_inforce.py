@@ -311,3 +311,69 @@ def test_what_rules_read_and_is_gone_again_while_they_are_prepared_is_waited_for
     while in_force.reloader.step(1e9):
         pass
     assert put == [GOOD]
+
+
+class Prepared:
+    """Rules of an owner and of namespaces, each prepared in a hundred steps before they are put."""
+
+    def __init__(self):
+        self.put, self.steps, self.last = [], [0], ""
+        self.clock = ManualClock()
+        tenants = {"configMap": "mine", "namespaces": ["*"]}
+        policies = {"configMap": "berth/policies", "tenants": tenants}
+        self.in_force = InForce(
+            Settings(berth=BerthDocument.model_validate({"policies": policies})),
+            Callbacks(
+                lambda bundle, _: self.put.append(sorted(bundle.files)), prepare=self.prepare
+            ),
+            make_profiles(Settings()),
+            clock=self.clock,
+            telemetry=Telemetry(),
+            there=lambda: (3, 10),
+        )
+        self.in_force.connect(None, None, lambda: True)
+        self.sources = {"berth" in of.path: one for of, one in self.in_force.configured.watched}
+
+    def prepare(self, bundle, _):
+        if bundle.hash != self.last:  # what was prepared last is ready
+            for _ in range(100):
+                self.steps[-1] += 1
+                yield
+            self.last = bundle.hash
+
+    def told(self, namespace, name, text):
+        meta = ObjectMeta(name=name, namespace=namespace, uid=namespace)
+        self.sources[name == "policies"].on_add(ConfigMap(meta, data={"own.policy": text}))
+
+    def work(self, most=500):
+        self.clock.advance(5.0)
+        for _ in range(most):
+            self.steps.append(0)
+            for one in self.in_force.background:
+                one.step(self.clock.monotonic())
+
+
+def test_rules_of_a_namespace_that_come_while_the_owners_are_prepared_wait_and_come_next():
+    made = Prepared()
+    made.told("berth", "policies", "filter: node.label a\n")
+    for one in made.sources.values():
+        one.on_synced()
+    made.work()
+    assert made.put == [["berth/policies/own.policy"]]
+    for namespace in "abc":
+        before = len(made.put)
+        made.told("berth", "policies", f"filter: node.label x{namespace}\n")
+        for _ in range(100):
+            if not made.in_force.reloader._preparing:
+                made.work(1)
+        made.told(namespace, "mine", "filter: node.label y\n")
+        made.work()
+        made.work()
+        assert len(made.put) == before + 2
+    assert made.put[-1] == [
+        "a/mine/own.policy",
+        "b/mine/own.policy",
+        *made.put[0],
+        "c/mine/own.policy",
+    ]
+    assert max(made.steps) <= 2
