@@ -276,9 +276,7 @@ class InForce:
             yield from self._put(self.reloader.bundle, ())
 
     def _prepared(self, own: Bundle) -> Iterable[None]:
-        """Neither the owner's rules nor those of namespaces change what the others prepare."""
-        while self._tenants is not None and self._tenants.coming:
-            yield
+        """What comes of namespaces meanwhile waits, and changes nothing of what is prepared."""
         bundle, changed = self._together(own)
         yield from self._callbacks.prepare(bundle, changed)
         self._ready = own, bundle, changed

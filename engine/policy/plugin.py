@@ -66,13 +66,13 @@ from engine.policy.events import (
 )
 from engine.policy.findings import rules_of
 from engine.policy.world import METRIC, SnapshotWorld, Worlds
-from engine.signals.spec import POD
 
 _R = TypeVar("_R", bound=RuleBase)
 _NOMINATED: Final = "node.nominated"
 _MINUTE: Final = 60.0
 #: A moment after a comparison turns; what is computed of it may be off in the last digit.
 _PAST: Final = 0.001
+_POD: Final = "pod"
 #: What preemption and gangs read of pods whatever the statement says.
 _OF_VICTIMS: Final = ("it.priority", "it.started_at", "it.namespace", "it.name")
 _OF_MEMBERS: Final = ("it.namespace", "it.uid", "it.terminating")
@@ -126,7 +126,7 @@ def _read_of_pods(rule: RuleBase) -> set[tuple[str, str | None]]:
         one = left.pop()
         if isinstance(one, ir.Read) and one.field.startswith("it."):
             found.add((one.field, one.key))
-        elif isinstance(one, ir.Metric) and one.of == POD:
+        elif isinstance(one, ir.Metric) and one.of == _POD:
             found.add((METRIC, one.id))
         if isinstance(one, tuple):
             left += one

@@ -144,11 +144,6 @@ class Tenants:
     # ---- the work ----------------------------------------------------------------------------
 
     @property
-    def coming(self) -> bool:
-        """Whether what has changed is being put in force."""
-        return self._coming is not None
-
-    @property
     def due(self) -> float | None:
         """Soon where something waits to be put in force, or for what it reads."""
         found = [due for one in self._working.values() if (due := one.due) is not None]

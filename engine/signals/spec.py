@@ -10,7 +10,6 @@ import msgspec
 NODE: Final = "node"
 CLUSTER: Final = "cluster"
 PAIR: Final = "pair"
-POD: Final = "pod"
 DOMAIN_LABELS: Final[Mapping[str, str]] = {
     one: f"topology.kubernetes.io/{one}" for one in ("zone", "region", "rack")
 }
@@ -24,7 +23,7 @@ _LABELS: Final[Mapping[str, tuple[str, ...]]] = {
     CLUSTER: (),
     "namespace": ("namespace",),
     "workload": ("namespace", "workload"),
-    POD: ("namespace", POD),
+    "pod": ("namespace", "pod"),
 }
 """Labels tried for whose a value is when a metric does not say which."""
 PROMETHEUS: Final = "promql"
