@@ -19,12 +19,10 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
 from random import Random
 from threading import Thread
-from time import sleep
 from types import SimpleNamespace
 from typing import Final, TypeVar
 from urllib.parse import unquote, urlencode, urlsplit
@@ -39,7 +37,7 @@ from engine.channels import Broken, Channels, NotConnected, TooLarge
 from engine.clock import Clock
 from engine.configuration.berth import PrometheusSection
 from engine.objects import Node
-from engine.signals.samples import Match, Series
+from engine.signals.samples import Match, Series, give_way
 from engine.signals.spec import Question, SignalSpec
 from engine.signals.store import SignalStore
 from engine.telemetry import Count, Telemetry
@@ -203,8 +201,6 @@ _CURES: Final = {
     "scalar": "write vector(...) around it, which makes it a series",
     "matrix": "leave the range out, or take one value of it, as with rate(...)",
 }
-give_way: Final = partial(sleep, 0)
-"""Lets the event loop run now and not after the interpreter's 5 ms."""
 
 
 class Refused(Exception):  # noqa: N818 - a state of the question
