@@ -9,7 +9,7 @@ Source: k8s.io/component-helpers scheduling/corev1/nodeaffinity, k8s.io/apimachi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,12 +31,11 @@ from engine.pods.podinfo import PodInfo
 from engine.pods.selectors import Requirement, SelectorError, parse_int64, requirement
 
 NODE_NAME_FIELD: Final = "metadata.name"
-_LOW_BITS: Final = 32
-_LOW: Final = (1 << _LOW_BITS) - 1
+_NO_NUMBER: Final = -(1 << 63)
+"""Of a label that is not there or no number; the one number that is taken for none."""
 _FEW: Final = 8
 MOST_REQUIREMENTS: Final = 500
-"""Of one selector, equal ones and those that come to one counted once: each costs a look at all
-nodes."""
+"""Of one selector, those of equal terms counted once: each costs a look at all nodes."""
 _BYTES: Final = 2 << 20
 BYTES_PER_BYTE: Final = 5
 """What is parsed takes so many times the bytes of what is written."""
@@ -66,25 +65,19 @@ class _Field:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Requirements that must all hold; without any, nothing matches. `error`: nothing either."""
+    """Requirements that must all hold; without any, nothing matches."""
 
     labels: tuple[Requirement, ...] = ()
     fields: tuple[_Field, ...] = ()
-    error: str = ""
 
     @property
     def count(self) -> int:
         """How many requirements there are."""
         return len(self.labels) + len(self.fields)
 
-    @property
-    def only(self) -> Requirement | None:
-        """The requirement, if it is one on a label."""
-        return self.labels[0] if self.labels and self.count == 1 else None
-
     def mask(self, nodes: NodeColumns, rows: Rows) -> BoolColumn:
         """Which rows match."""
-        mask = np.full(len(nodes.present[rows]), self.count > 0 and not self.error)
+        mask = np.full(len(nodes.present[rows]), self.count > 0)
         for label in self.labels:
             mask &= _meets(label, nodes, rows)
         for field in self.fields:
@@ -93,18 +86,21 @@ class Term:
 
     def matches(self, node: Node) -> bool:
         """Whether the node matches."""
-        if self.error or not self.count:
-            return False
         labels = node.metadata.labels or {}
-        met = all(one.matches(labels) for one in self.labels)
+        met = self.count > 0 and all(one.matches(labels) for one in self.labels)
         return met and all(one.matches(node) for one in self.fields)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTerms:
-    """Terms of which one must match; without any, nothing matches. `error`: nothing either."""
+    """Terms of which one must match; without any, nothing matches.
+
+    `flaw` is what is wrong with the first that cannot be parsed, which is left out as all such are;
+    `error` why there are none.
+    """
 
     terms: tuple[Term, ...]
+    flaw: str = ""
     error: str = ""
 
     def mask(self, nodes: NodeColumns, rows: Rows) -> BoolColumn:
@@ -124,12 +120,7 @@ class NodeTerms:
         [term] = self.terms if len(self.terms) == 1 else (Term(),)
         ins = [one for one in term.labels if one.operator == "In" and len(one.values) == 1]
         found = {one.key: one.values[0] for one in sorted(ins)}
-        return found if len(found) == term.count and not term.error else {}
-
-    @property
-    def flaw(self) -> str:
-        """What is wrong with the first term that cannot be parsed; empty if all can."""
-        return next((term.error for term in self.terms if term.error), "")
+        return found if len(found) == term.count else {}
 
 
 Preferences = tuple[tuple[int, Term], ...]
@@ -165,18 +156,17 @@ def parse_required(
 
 
 def parse_terms(selector: NodeSelector) -> NodeTerms:
-    """A required selector; a term that cannot be parsed carries its error, the first is kept.
-
-    With more than MOST_REQUIREMENTS it matches nothing.
-    """
-    terms = _alternatives(
-        _parse_term(term, f"nodeSelectorTerms[{i}]")
-        for i, term in enumerate(selector.node_selector_terms or ())
-        if term.match_expressions or term.match_fields
-    )
+    """A required selector, each term once. With more than MOST_REQUIREMENTS it matches nothing."""
+    terms, flaw = dict[Term, None](), ""
+    for i, term in enumerate(selector.node_selector_terms or ()):
+        if term.match_expressions or term.match_fields:
+            try:
+                terms[_parse_term(term, f"nodeSelectorTerms[{i}]")] = None
+            except SelectorError as error:
+                flaw = flaw or str(error)
     if sum(term.count for term in terms) > MOST_REQUIREMENTS:
-        return NodeTerms((), TOO_MANY)
-    return NodeTerms(terms)
+        return NodeTerms((), flaw, TOO_MANY)
+    return NodeTerms(tuple(terms), flaw)
 
 
 def parse_preferences(terms: Sequence[PreferredSchedulingTerm]) -> Preferences:
@@ -191,38 +181,10 @@ def parse_preferences(terms: Sequence[PreferredSchedulingTerm]) -> Preferences:
         if not term.weight or not (preference.match_expressions or preference.match_fields):
             continue
         found = _parse_term(preference, f"[{i}]")
-        if found.error:
-            raise SelectorError(found.error)
         parsed[found] = parsed.get(found, 0) + term.weight
     if sum(term.count for term in parsed) > MOST_REQUIREMENTS:
         raise SelectorError(TOO_MANY)
     return tuple([(weight, term) for term, weight in parsed.items()])
-
-
-def _alternatives(terms: Iterable[Term]) -> tuple[Term, ...]:
-    """Equal terms once; those of one requirement on a label as few as say the same."""
-    flawed: list[Term] = []
-    others: dict[Term, None] = {}
-    united: dict[tuple[str, str], list[Requirement]] = {}
-    for term in terms:
-        if term.error:
-            flawed = flawed or [term]
-        elif term.only is not None and term.only.operator in ("In", "Gt", "Lt"):
-            united.setdefault(term.only[:2], []).append(term.only)
-        else:
-            others[term] = None
-    return *flawed, *others, *(Term((_any_of_them(labels),)) for labels in united.values())
-
-
-def _any_of_them(labels: Sequence[Requirement]) -> Requirement:
-    """One requirement for several on one label with one operator, of which one has to hold."""
-    first = labels[0]
-    if first.operator == "In":
-        values = dict.fromkeys(value for label in labels for value in label.values)
-        return Requirement(first.key, "In", tuple(values))
-    bounds = [int(label.values[0]) for label in labels]
-    bound = min(bounds) if first.operator == "Gt" else max(bounds)
-    return Requirement(first.key, first.operator, (str(bound),))
 
 
 def _parse_term(term: NodeSelectorTerm, path: str) -> Term:
@@ -237,7 +199,7 @@ def _parse_term(term: NodeSelectorTerm, path: str) -> Term:
             where = f"matchFields[{i}]"
             fields[_parse_field(one)] = None
     except SelectorError as error:
-        return Term(error=f"{path}.{where}: {error}")
+        raise SelectorError(f"{path}.{where}: {error}") from error
     return Term(tuple(labels), tuple(fields))
 
 
@@ -280,35 +242,14 @@ def _any_of(codes: CodeColumn, values: Sequence[str], nodes: NodeColumns) -> Boo
 
 
 def _compares(label: Requirement, nodes: NodeColumns, rows: Rows) -> BoolColumn:
-    # A float column holds 32 bits exactly, so a number takes two. NaN compares as False.
-    high = nodes.number(*_number_column(label.key, _high))[rows]
-    low = nodes.number(*_number_column(label.key, _low))[rows]
+    def read(node: Node) -> int:
+        number = parse_int64((node.metadata.labels or {}).get(label.key, ""))
+        return _NO_NUMBER if number is None else number
+
+    numbers = nodes.derived(f"int64 label:{label.key}", np.int64, _NO_NUMBER, read)[rows]
     bound = int(label.values[0])
-    high_bound, low_bound = _high(bound), _low(bound)
-    same = high == high_bound
-    mask: BoolColumn
-    if label.operator == "Gt":
-        mask = (high > high_bound) | (same & (low > low_bound))
-    else:
-        mask = (high < high_bound) | (same & (low < low_bound))
-    return mask
-
-
-def _number_column(key: str, part: Callable[[int], float]) -> tuple[str, Callable[[Node], float]]:
-    def read(node: Node) -> float:
-        value = (node.metadata.labels or {}).get(key)
-        number = None if value is None else parse_int64(value)
-        return float("nan") if number is None else part(number)
-
-    return f"label{part.__name__}:{key}", read
-
-
-def _high(number: int) -> float:
-    return float(number >> _LOW_BITS)
-
-
-def _low(number: int) -> float:
-    return float(number & _LOW)
+    mask: BoolColumn = numbers > bound
+    return mask if label.operator == "Gt" else (numbers < bound) & (numbers != _NO_NUMBER)
 
 
 # ---- as one key --------------------------------------------------------------------------------

@@ -13,16 +13,15 @@ from engine.framework.events import QueueingHint
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import NodeColumns
-from engine.objects import Namespace, NodeSelector, ObjectMeta, OwnerReference, from_builtins
+from engine.objects import Namespace, ObjectMeta, OwnerReference, from_builtins
 from engine.objects.workloads import ReplicaSet
-from engine.plugins import node_selector, taint_toleration
+from engine.plugins import node_selector
 from engine.plugins.node_affinity import NodeAffinityPlugin
 from engine.plugins.node_resources_fit import MOST_UNKNOWN
 from engine.plugins.node_selector import (
     MOST_REQUIREMENTS,
     eligibility_key,
     eligible,
-    parse_terms,
 )
 from engine.plugins.pod_topology_spread import default_selector
 from engine.plugins.taint_toleration import TaintToleration
@@ -96,18 +95,15 @@ def test_terms_that_say_the_same_are_asked_once(cache: Cache, monkeypatch) -> No
         return real(*args)
 
     monkeypatch.setattr(node_selector, "_meets", counted)
-    more = [[expression("cores", "Gt", str(i))] for i in range(6, 3_000)]
-    less = [[expression("cores", "Lt", str(-i))] for i in range(-1, 3_000)]
-    zones = [[expression("zone", "In", f"z{i}")] for i in range(2, 3_000)]
     same = [[expression("cores", "Gt", "2"), expression("cores", "Lt", "4")] * 2] * 3_000
     flawed = [[expression("cores", "Gt", "x")]] * 3_000
-    pod = affine(*more, *less, *zones, *same, *flawed)
+    pod = affine(*same, *flawed, [expression("zone", "Exists")])
     plugin, snapshot = NodeAffinityPlugin().points(), cache.snapshot(0.0)
     for _ in range(2):
         assert plugin.pre_filter(pod, snapshot).status.ok
         passed = plugin.filter(None, pod, snapshot, ROWS).passed
-        assert passed.tolist() == [True, False, True, True, False, True, False, True]
-    assert asked <= 2 * 5
+        assert passed.tolist() == [False, True, True, True, False, True, True, True]
+    assert asked <= 2 * 3
     assert len(plugin.class_key(pod, snapshot)) <= 1024
 
 
@@ -127,46 +123,15 @@ def test_a_pod_with_too_many_terms_is_told_so_and_costs_nothing(cache: Cache) ->
     assert status.reasons == ("more than 500 different requirements of node affinity",)
 
 
-def test_tolerations_are_judged_once_and_leave_little_behind(cache: Cache, monkeypatch) -> None:
-    asked = []
-    real = taint_toleration.all_tolerated
-    monkeypatch.setattr(
-        taint_toleration,
-        "all_tolerated",
-        lambda own, taints: asked.append(len(own)) or real(own, taints),
-    )
+def test_thousands_of_tolerations_leave_little_behind(cache: Cache) -> None:
     cache.add_node(make_node("n1", taints=[{"key": "k40", "effect": "NoSchedule"}]))
     cache.add_node(make_node("n2", taints=[{"key": "no", "effect": "NoSchedule"}]))
-    wanted = [{"key": f"k{i % 50}", "operator": "Exists"} for i in range(5_000)]
+    wanted = [{"key": f"k{i}", "operator": "Exists"} for i in range(5_000)]
     points, snapshot = TaintToleration().points(), cache.snapshot(0.0)
-    pods = [make_pod(name, spec={"tolerations": wanted}) for name in ("p", "q")]
-    for pod in pods:
-        passed = points.filter(None, pod, snapshot, ROWS).passed
-        assert passed.tolist() == [i != 2 for i in range(8)]
-        assert len(points.class_key(pod, snapshot)) <= 32
-    assert asked == [50] * 3
-
-
-def test_merged_terms_match_what_each_of_them_matches(cache: Cache) -> None:
-    each = [
-        *([expression("cores", op, str(i))] for i in (1, 6) for op in ("Gt", "Lt")),
-        [expression("zone", "In", "z1"), expression("zone", "In", "z1")],
-        [expression("zone", "In", "z0", "z9")],
-        [expression("zone", "NotIn", "z0")],
-        [expression("zone", "DoesNotExist")],
-    ]
-    snapshot = cache.snapshot(0.0)
-    for first in range(len(each)):
-        chosen = each[first:] + each[:1]
-        alone = [
-            parse_terms(from_builtins(NodeSelector, {"nodeSelectorTerms": terms(one)}))
-            for one in chosen
-        ]
-        both = parse_terms(from_builtins(NodeSelector, {"nodeSelectorTerms": terms(*chosen)}))
-        for row, matches in enumerate(both.mask(snapshot.nodes, ROWS).tolist()):
-            node = snapshot.nodes.node(row)
-            assert matches == any(one.mask(snapshot.nodes, ROWS)[row] for one in alone)
-            assert matches == both.matches(node)
+    pod = make_pod("p", spec={"tolerations": wanted})
+    passed = points.filter(None, pod, snapshot, ROWS).passed
+    assert passed.tolist() == [i != 2 for i in range(8)]
+    assert len(points.class_key(pod, snapshot)) <= 32
 
 
 def test_the_terms_of_a_pod_are_joined_once(cache: Cache, monkeypatch) -> None:
