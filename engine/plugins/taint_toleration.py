@@ -1,7 +1,7 @@
 """TaintToleration: taints keep pods off that do not tolerate them, or make their nodes second best.
 
-Taints are few and shared by many nodes: each distinct list of taints is judged once for each list
-of tolerations, and nodes look their verdict up. NodeUnschedulable, for which only the taint of
+Taints are few and shared by many nodes: each distinct list of taints is judged once, and nodes look
+their verdict up. NodeUnschedulable, for which only the taint of
 cordons counts, is here, too.
 
 Source: kubernetes plugins/tainttoleration/taint_toleration.go,
@@ -16,11 +16,9 @@ from typing import Final
 
 import msgspec
 import numpy as np
-from cachetools import LRUCache
 
 from engine.framework.events import Action, Resource
 from engine.framework.interface import (
-    ALL_PASS,
     PASS,
     Normalization,
     Points,
@@ -42,10 +40,7 @@ NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 _NO_TOLERATIONS: Final = ()
-_REMEMBERED: Final = 256
 _MANY: Final = 32
-_FORBIDDEN: Final = -1.0
-_NOTHING: Final[Scores] = np.empty(0)
 UNSCHEDULABLE: Final = unresolvable("node(s) were unschedulable")
 CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 _CORDONS: Final = PreFilterResult(causes=Cause.TAINTS, shared=True)
@@ -83,10 +78,6 @@ class TaintToleration:
 
     name: Final = NAME
 
-    def __init__(self) -> None:
-        self._taint_sets: Sequence[tuple[Taint, ...]] = ()
-        self._judged: LRUCache[Hashable, Scores] = LRUCache(_REMEMBERED)
-
     def points(self) -> Points:
         """A node without the taint comes, a node loses it, the pod learns to tolerate."""
         node = Action.ADD | Action.UPDATE_NODE_TAINT
@@ -97,47 +88,27 @@ class TaintToleration:
             ),
             class_key=_key,
             pre_filter=_pre_filter,
-            filter=self._filter,
+            filter=_filter,
             pre_score=_pre_score,
-            score=self._score,
+            score=_score,
         )
 
-    def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
-        """Rejects nodes with a taint that forbids scheduling and is not tolerated."""
-        passes = self._judge(pod, snapshot) >= 0
-        if passes.all():
-            return ALL_PASS
-        return Verdicts.uniform(passes[snapshot.nodes.taint_set[rows]], UNTOLERATED)
 
-    def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Number of PreferNoSchedule taints that are not tolerated."""
-        judged = self._judge(pod, snapshot)
-        return np.maximum(judged, _FORBIDDEN - judged)[snapshot.nodes.taint_set[rows]]
-
-    def _judge(self, pod: PodInfo, snapshot: Snapshot) -> Scores:
-        """By distinct list of taints, how many of them the pod would rather not have: `_judged`.
-
-        Anybody may send thousands of tolerations, and single rows are asked about again and again.
-        """
-        taint_sets = snapshot.nodes.taint_sets
-        if taint_sets is not self._taint_sets:
-            # INVARIANT: one list object only grows; another one numbers its entries anew.
-            self._taint_sets = taint_sets
-            self._judged.clear()
-        key = _key(pod, snapshot)
-        judged = self._judged.get(key, _NOTHING)
-        if len(judged) < len(taint_sets):
-            tolerations = tuple(dict.fromkeys(pod.pod.spec.tolerations or ()))
-            fresh = [_judged(tolerations, taints) for taints in taint_sets[len(judged) :]]
-            judged = self._judged[key] = np.concatenate((judged, fresh))
-        return judged
+def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
+    """Rejects nodes with a taint that forbids scheduling and is not tolerated."""
+    own = pod.pod.spec.tolerations or ()
+    passed = by_taints(lambda taints: all_tolerated(own, taints), snapshot.nodes, rows) > 0
+    return Verdicts.uniform(passed, UNTOLERATED)
 
 
-def _judged(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> float:
-    """How many of the taints are against preferences; `_FORBIDDEN` less that if one forbids."""
-    liked = [one for one in taints if one.effect == PREFER_NO_SCHEDULE]
-    number = sum(not tolerates(tolerations, one) for one in liked)
-    return number if all_tolerated(tolerations, taints) else _FORBIDDEN - number
+def _score(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
+    """Number of PreferNoSchedule taints that are not tolerated."""
+    own = pod.pod.spec.tolerations or ()
+
+    def unliked(taints: Sequence[Taint]) -> int:
+        return sum(t.effect == PREFER_NO_SCHEDULE and not tolerates(own, t) for t in taints)
+
+    return by_taints(unliked, snapshot.nodes, rows)
 
 
 def by_taints(judge: Callable[[Sequence[Taint]], float], nodes: NodeColumns, rows: Rows) -> Scores:
