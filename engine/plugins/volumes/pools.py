@@ -26,7 +26,13 @@ from engine.framework.snapshot import (
     Snapshot,
     label_column,
 )
-from engine.objects import LabelSelector, NodeSelector, NodeSelectorTerm, SelectorRequirement
+from engine.objects import (
+    LabelSelector,
+    Node,
+    NodeSelector,
+    NodeSelectorTerm,
+    SelectorRequirement,
+)
 from engine.objects.storage import TopologyTerm
 from engine.plugins.node_selector import MOST_REQUIREMENTS, NodeTerms, Term, parse_terms
 from engine.pods.selectors import what_it_selects
@@ -87,15 +93,25 @@ class Reach:
             return np.ones(self.size, dtype=np.bool_)
         return selector.mask(self.snapshot.nodes, self.rows)
 
-    def codes(self, label: str) -> CodeColumn:
-        """(n,) the values of a label, as codes."""
-        return self.snapshot.nodes.text(*label_column(label))[self.rows]
+    def codes(self, labels: Sequence[str]) -> CodeColumn:
+        """(n,) the values of labels together, as codes; below zero without one of the labels."""
+
+        def read(node: Node) -> str | None:
+            there = node.metadata.labels or {}
+            return _joined(there[key] for key in labels) if there.keys() >= {*labels} else None
+
+        name = f"labels:{_joined(labels)}"
+        column = label_column(labels[0]) if len(labels) == 1 else (name, read)
+        return self.snapshot.nodes.text(*column)[self.rows]
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return "\n".join(texts)
 
 
 NONE: Final = -1
 _MORE_TRAITS: Final = 64
 _IN_A_STEP: Final = 100
-_HALF: Final = 32
 _FAR: Final = np.iinfo(np.intp).max
 
 Chosen = NDArray[np.intp]
@@ -144,16 +160,17 @@ class Pool(Generic[T]):
         self.traits: Collection[Any] = self._traits.keys()
         """Those of all objects, some of them gone."""
         self._trait_of = np.array([self._trait(one.traits) for one in each], dtype=np.intp)
-        named: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
+        named: dict[tuple[str, ...], list[tuple[int, int]]] = {}
         alike: dict[NodeTerms | None, list[int]] = {}
         for number, one in enumerate(each):
             only = {} if one.reach is None else one.reach.only_values
             if only:
-                codes = map(words.code, only.values())
-                named.setdefault(tuple(only), []).append((number, *codes))
+                code = words.code(_joined(only.values()))
+                named.setdefault(tuple(only), []).append((code, number))
             else:
                 alike.setdefault(one.reach, []).append(number)
-        self._named = [_Named(keys, np.array(found)) for keys, found in named.items()]
+        self._named = [(labels, *np.array(sorted(found)).T) for labels, found in named.items()]
+        """Labels, and in order the values of them that are named, each with whose they are."""
         self._alike = {selector: np.array(found) for selector, found in alike.items()}
 
     def first(
@@ -175,8 +192,8 @@ class Pool(Generic[T]):
         avoid = [other for other in avoid if not _drop(of, other[where])]
         following = np.full(len(of), _FAR, dtype=np.intp)
         lanes = []
-        for named in self._named:
-            codes, numbers, values = named.codes(reach), named.numbers, named.values
+        for labels, values, numbers in self._named:
+            codes = reach.codes(labels)
             if len(codes) == 1:
                 low, high = np.searchsorted(values, (codes[0], codes[0] + 1))
                 numbers, values = numbers[low:high], values[low:high]
@@ -224,35 +241,6 @@ class Pool(Generic[T]):
 
     def _trait(self, traits: Hashable) -> int:
         return self._traits.setdefault(traits, len(self._traits))
-
-
-class _Named:
-    """Who names these labels, by the values that it names and then in order.
-
-    Of several labels the values together have one code, which the last of them completes.
-    """
-
-    def __init__(self, labels: Sequence[str], found: NDArray[np.int64]) -> None:
-        """`found` has a row an object: its number and the code of its value of each label."""
-        self._labels = labels
-        self._pairs: list[NDArray[np.int64]] = []
-        """By label but the first: the code so far and that of its value, those that are named."""
-        values = found[:, 1]
-        for column in found.T[2:]:
-            pairs, values = np.unique(values << _HALF | column, return_inverse=True)
-            self._pairs.append(pairs)
-        order = np.lexsort((found[:, 0], values))
-        self.numbers: Chosen = found[order, 0]
-        self.values = values[order].astype(np.int32)
-
-    def codes(self, reach: Reach) -> CodeColumn:
-        """(n,) the code of each row's values, below zero where nobody names them."""
-        codes = reach.codes(self._labels[0])
-        for label, pairs in zip(self._labels[1:], self._pairs, strict=True):
-            here = codes.astype(np.int64) << _HALF | reach.codes(label)  # below zero if one is
-            at = np.minimum(np.searchsorted(pairs, here), len(pairs) - 1)
-            codes = np.where(pairs[at] == here, at, NONE).astype(np.int32)
-        return codes
 
 
 def _drop(of: BoolColumn, taken: Chosen) -> bool:
