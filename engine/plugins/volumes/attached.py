@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.interface import UNSHARED, State
-from engine.framework.snapshot import BoolColumn, CodeColumn, IntColumn, Snapshot
+from engine.framework.snapshot import BoolColumn, IntColumn, Snapshot
 from engine.objects import Pod, Volume
 from engine.objects.storage import CSINode, PersistentVolumeClaim, VolumeAttachment
 from engine.plugins.volumes.claims import (
@@ -38,28 +38,19 @@ from engine.pods.podinfo import PodInfo
 
 CSI_NODES: Final = "CSINode"
 NO_LIMIT: Final = -1
-MOST_DRIVERS: Final = 256
-"""Columns that are kept of drivers; whatever is beyond is made anew."""
 
 
 _NumberOf = Callable[[CSINode | None], int]
 
 
 class CsiNodes:
-    """The CSINode of each row, and columns of what is read of it, kept up to date by changes."""
+    """Columns of what is read of the CSINode of each row, kept up to date by changes."""
 
     def __init__(self) -> None:
         self._of: object = None
-        self._layout = -1
         self._version = -1
-        self._names: CodeColumn = np.empty(0, dtype=np.int32)
-        self._rows: list[CSINode | None] = []
         self._columns: dict[str, tuple[_NumberOf, IntColumn]] = {}
-
-    def of_row(self, snapshot: Snapshot, row: int) -> CSINode | None:
-        """The CSINode of the node in a row."""
-        self._renew(snapshot)
-        return self._rows[row]
+        """By the code of a name, one place later; first and last is what nodes without one have."""
 
     def known(self, snapshot: Snapshot) -> BoolColumn:
         """(N,) the node has a CSINode."""
@@ -83,50 +74,34 @@ class CsiNodes:
 
     def _column(self, snapshot: Snapshot, name: str, of: _NumberOf) -> IntColumn:
         self._renew(snapshot)
-        known = self._columns.get(name)
-        if known is None:
-            if len(self._columns) >= MOST_DRIVERS:
-                self._columns.clear()
-            column = np.fromiter(map(of, self._rows), np.int64, len(self._rows))
-            known = self._columns[name] = of, column
-        return known[1]
+        if name not in self._columns:
+            self._columns[name] = of, np.full(2, of(None), dtype=np.int64)
+            self._write(name, snapshot, list(snapshot.objects(CSI_NODES)))
+        column: IntColumn = self._columns[name][1].take(
+            snapshot.nodes.name_codes() + 1, mode="clip"
+        )
+        return column
 
     def _renew(self, snapshot: Snapshot) -> None:
-        nodes, version = snapshot.nodes, snapshot.objects_version(CSI_NODES)
-        if snapshot.dictionary is self._of and (snapshot.layout, version) == (
-            self._layout,
-            self._version,
-        ):
+        words, version = snapshot.dictionary, snapshot.objects_version(CSI_NODES)
+        if words is self._of and version == self._version:
             return
         keys = snapshot.objects_changed(CSI_NODES, self._version)
-        if snapshot.dictionary is not self._of or nodes.size < len(self._rows) or keys is None:
-            self._of, self._columns, self._rows = snapshot.dictionary, {}, []
-            self._names = np.empty(0, dtype=np.int32)
-            keys = ()
-        rows = {nodes.row(key) for key in keys} - {-1}
-        if snapshot.layout != self._layout or not self._rows:
-            self._grow(nodes.size - len(self._rows))
-            names = nodes.name_codes()
-            rows.update(np.flatnonzero(names != self._names).tolist())
-            self._names = names.copy()
-        self._layout, self._version = snapshot.layout, version
-        self._fill(snapshot, rows)
+        if words is not self._of or keys is None:
+            self._columns.clear()
+        self._of, self._version = words, version
+        for name in self._columns:
+            self._write(name, snapshot, keys or ())
 
-    def _grow(self, more: int) -> None:
-        self._rows += [None] * more
-        self._names = np.concatenate((self._names, np.full(more, -1, dtype=np.int32)))
-        for name, (of, column) in self._columns.items():
-            nothing = np.full(more, of(None), dtype=np.int64)
-            self._columns[name] = of, np.concatenate((column, nothing))
-
-    def _fill(self, snapshot: Snapshot, rows: Iterable[int]) -> None:
-        nodes, objects = snapshot.nodes, snapshot.objects(CSI_NODES)
-        present = nodes.present
-        for row in rows:
-            node = objects.get(nodes.name(row)) if present[row] else None
-            self._rows[row] = node
-            for of, column in self._columns.values():
-                column[row] = of(node)
+    def _write(self, name: str, snapshot: Snapshot, keys: Sequence[str]) -> None:
+        of, column = self._columns[name]
+        places = [snapshot.dictionary.code(key) + 1 for key in keys]
+        more = max(places, default=0) + 2 - len(column)
+        if more > 0:
+            column = np.concatenate((column, np.full(more, of(None), dtype=np.int64)))
+        objects = snapshot.objects(CSI_NODES)
+        column[places] = [of(objects.get(key)) for key in keys]
+        self._columns[name] = of, column
 
 
 def limits_of(node: CSINode | None) -> Mapping[str, int | None]:
@@ -332,8 +307,7 @@ def concerns(state: State, pod: PodInfo, other: PodInfo, snapshot: Snapshot) -> 
 class NodeVolumes:
     """What is on the nodes, by row; see the module."""
 
-    def __init__(self, csi_nodes: CsiNodes) -> None:
-        self._csi_nodes = csi_nodes
+    def __init__(self) -> None:
         self._of: object = None
         self._generation = -1
         """How far the cluster was followed."""
@@ -350,8 +324,6 @@ class NodeVolumes:
         size = snapshot.nodes.size
         known = self._counts.get(driver)
         if known is None or len(known) != size:
-            if len(self._counts) >= MOST_DRIVERS:
-                self._counts.clear()
             known = self._counts[driver] = np.zeros(size, dtype=np.int64)
             for row, there in self._on.items():
                 known[row] = there.counts[driver]
@@ -442,7 +414,7 @@ class NodeVolumes:
         old = self._on.pop(row, None) or OnNode()
         new = OnNode()
         if snapshot.nodes.present[row]:
-            new.migrating = self._csi_nodes.of_row(snapshot, row) is not None
+            new.migrating = snapshot.nodes.name(row) in snapshot.objects(CSI_NODES)
             known = {} if stale or old.migrating != new.migrating else old.each
             _fill(new, snapshot, row, pods, known)
         for mark in old.marks - new.marks:

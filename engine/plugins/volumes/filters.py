@@ -85,7 +85,7 @@ class VolumeRestrictions:
     name: Final = "VolumeRestrictions"
 
     def __init__(self) -> None:
-        self._volumes = NodeVolumes(CsiNodes())
+        self._volumes = NodeVolumes()
 
     def points(self) -> Points:
         """A pod that has the disk or the claim may go, the claim may come."""
@@ -290,7 +290,7 @@ class NodeVolumeLimits:
 
     def __init__(self) -> None:
         self._nodes = CsiNodes()
-        self._volumes = NodeVolumes(self._nodes)
+        self._volumes = NodeVolumes()
 
     def points(self) -> Points:
         """A limit may rise, a volume may leave a node, a claim may come."""

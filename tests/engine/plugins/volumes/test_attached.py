@@ -13,7 +13,7 @@ from engine.objects.storage import (
     VolumeAttachment,
 )
 from engine.plugins.volumes import attached
-from engine.plugins.volumes.attached import CsiNodes, NodeVolumes
+from engine.plugins.volumes.attached import NodeVolumes
 from tests.builders import make_node
 from tests.effort import examples
 from tests.engine.plugins.volumes import builders as make
@@ -31,7 +31,7 @@ class NodeVolumesMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.cache = make.cluster("n1", "n2")
-        self.kept = NodeVolumes(CsiNodes())
+        self.kept = NodeVolumes()
         self.version = 0
 
     @rule(name=NAMES, node=NODES)
@@ -110,7 +110,7 @@ class NodeVolumesMachine(RuleBasedStateMachine):
 
     @invariant()
     def it_is_what_it_would_be(self, snapshot=None):
-        snapshot, fresh = snapshot or self.cache.snapshot(0.0), NodeVolumes(CsiNodes())
+        snapshot, fresh = snapshot or self.cache.snapshot(0.0), NodeVolumes()
         for driver in ("csi.x", "pd.csi.storage.gke.io"):
             assert self.told(self.kept.count(snapshot, driver)) == self.told(
                 fresh.count(snapshot, driver)
@@ -134,7 +134,7 @@ TestNodeVolumesMachine.settings = settings(
 
 
 def test_what_is_thought_while_all_is_looked_at_again_is_forgotten() -> None:
-    cache, kept = make.cluster("n1"), NodeVolumes(CsiNodes())
+    cache, kept = make.cluster("n1"), NodeVolumes()
     make.csi_volume(cache, "v1", "h1", "c1")
     make.claim(cache, "c1", volume="v1")
     user = make.pod("p1", "c1", node="n1")
@@ -149,7 +149,7 @@ def test_what_is_thought_while_all_is_looked_at_again_is_forgotten() -> None:
 def test_a_class_that_changes_costs_the_nodes_whose_claims_wait_for_a_volume_of_it(
     monkeypatch,
 ) -> None:
-    cache, kept = make.cluster(*(f"n{i}" for i in range(20))), NodeVolumes(CsiNodes())
+    cache, kept = make.cluster(*(f"n{i}" for i in range(20))), NodeVolumes()
     for i in range(20):
         make.claim(cache, f"c{i}", of="late", volume="" if i == 7 else f"v{i}")
         make.csi_volume(cache, f"v{i}", f"h{i}", f"c{i}")
@@ -163,7 +163,7 @@ def test_a_class_that_changes_costs_the_nodes_whose_claims_wait_for_a_volume_of_
 
 
 def test_what_is_thought_costs_the_nodes_that_it_is_about(monkeypatch) -> None:
-    cache, kept = make.cluster(*(f"n{i}" for i in range(20))), NodeVolumes(CsiNodes())
+    cache, kept = make.cluster(*(f"n{i}" for i in range(20))), NodeVolumes()
     pods = [make.pod(f"p{i}", "c1", node=f"n{i}") for i in range(20)]
     for pod in pods:
         cache.add_pod(pod, pod.pod.node_name)
@@ -180,7 +180,7 @@ def test_what_is_thought_costs_the_nodes_that_it_is_about(monkeypatch) -> None:
 
 
 def test_a_pod_that_comes_has_no_other_of_its_node_read_again(monkeypatch) -> None:
-    cache, kept, read = make.cluster("n1"), NodeVolumes(CsiNodes()), []
+    cache, kept, read = make.cluster("n1"), NodeVolumes(), []
     real = attached.attached_by
     monkeypatch.setattr(
         attached,
@@ -196,7 +196,7 @@ def test_a_pod_that_comes_has_no_other_of_its_node_read_again(monkeypatch) -> No
 
 
 def test_a_claim_that_says_the_same_has_no_pod_read_again(monkeypatch) -> None:
-    cache, kept, read = make.cluster("n1", "n2"), NodeVolumes(CsiNodes()), []
+    cache, kept, read = make.cluster("n1", "n2"), NodeVolumes(), []
     make.csi_volume(cache, "v1", "h1", "c1")
     for name in ("n1", "n2"):
         cache.add_pod(make.pod(name, "c1", node=name), name)
@@ -210,13 +210,3 @@ def test_a_claim_that_says_the_same_has_no_pod_read_again(monkeypatch) -> None:
     assert len(read) <= 4, "as they came, and once more at most"
     make.claim(cache, "c1", of="none")
     assert kept.count(cache.snapshot(0.0), "csi.x").tolist() == [0, 0]
-
-
-def test_columns_of_drivers_are_few(monkeypatch) -> None:
-    monkeypatch.setattr(attached, "MOST_DRIVERS", 3)
-    cache, nodes = make.cluster("n1"), CsiNodes()
-    kept, snapshot = NodeVolumes(nodes), cache.snapshot(0.0)
-    for number in range(9):
-        assert kept.count(snapshot, f"odd{number}").tolist() == [0]
-        assert nodes.limits(snapshot, f"odd{number}").tolist() == [attached.NO_LIMIT]
-    assert len(kept._counts) <= len(nodes._columns) <= 3
