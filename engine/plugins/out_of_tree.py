@@ -22,7 +22,6 @@ from importlib.metadata import EntryPoint, entry_points
 from numbers import Integral, Real
 from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
-import msgspec
 import numpy as np
 from msgspec import json, structs
 from numpy.typing import NDArray
@@ -61,10 +60,6 @@ _KINDS: Final[Mapping[object, Any]] = {
 """Of some hints what may stand there; of the others it is the class that they name."""
 _DTYPES: Final = ((np.bool_, "b"), (np.integer, "iu"), (np.floating, "iuf"))
 """Types of arrays in hints, and the kinds of NumPy that do."""
-_Check = Callable[..., None]
-"""Given a value, and where it stands in the answer; raises Misfit."""
-_Kinds = Sequence[tuple[Any, _Check | None]]
-"""Classes of which a value may be, and what looks further into one."""
 
 
 class Misfit(TypeError):  # noqa: N818 - raised as the TypeError that it is
@@ -75,96 +70,78 @@ class Misfit(TypeError):  # noqa: N818 - raised as the TypeError that it is
         self.told, self.at = told, at
 
 
-@cache
-def check_of(hint: Any) -> _Check:  # noqa: ANN401 - any type hint
-    """What holds values against a hint."""
-    each = get_args(hint) if get_origin(hint) in _UNIONS else (hint,)
-    words = " | ".join([getattr(one, "__name__", str(one)) for one in each])
-    kinds = [(_kind(one), _inner(one)) for one in each]
-    return partial(_check_one, words.replace("NoneType", "None"), kinds)
+def check(hint: Any, value: object, at: str = "") -> None:  # noqa: ANN401 - any type hint
+    """Holds a value, which stands there in an answer, against a hint.
 
-
-def _kind(hint: Any) -> Any:  # noqa: ANN401 - what `isinstance` takes
-    origin = get_origin(hint)
-    return _kind(get_args(hint)[0]) if origin is Annotated else _KINDS.get(hint, origin or hint)
-
-
-def _inner(hint: Any) -> _Check | None:  # noqa: ANN401 - as `check_of`
-    origin, args = get_origin(hint) or hint, get_args(hint)
-    if origin is Annotated or origin is float:
-        return partial(_check_number, MAYBE_NAN in args)
-    if origin is Hashable:
-        return _check_hash
-    if origin is np.ndarray:
-        (dtype,) = get_args(args[1])
-        return partial(_check_array, next(kinds for of, kinds in _DTYPES if issubclass(dtype, of)))
-    if not args:
-        is_ours = getattr(hint, "__module__", "").startswith(_OURS)
-        return partial(_check_fields, hint) if is_ours else None
-    if issubclass(origin, Mapping):
-        return partial(_check_mapping, check_of(args[0]), check_of(args[1]))
-    if issubclass(origin, Collection):
-        alike = origin is not tuple or args[1:] == (...,)
-        return partial(_check_items, [check_of(one) for one in args if one is not ...], alike)
-    return None
-
-
-def _check_one(words: str, kinds: _Kinds, value: object, at: str = "") -> None:
-    for kind, inner in kinds:
+    Raises:
+        Misfit: it is something else.
+    """
+    each = _read(hint)
+    for kind, origin, args in each:
         if isinstance(value, kind):
-            if inner is not None:
-                inner(value, at)
+            _look_into(origin, args, value, at)
             return
-    raise Misfit(f"{type(value).__name__} instead of {words}", at)
-
-
-def _check_number(maybe_nan: bool, value: Any, at: str) -> None:  # noqa: ANN401, FBT001 - of any type of numbers
-    if isinstance(value, bool):
-        raise Misfit("bool instead of float", at)
-    if not maybe_nan and math.isnan(value):
-        raise Misfit("NaN", at)
-
-
-def _check_hash(value: object, at: str) -> None:
-    try:
-        hash(value)
-    except Exception as wrong:  # noqa: BLE001 - its own `__hash__` may raise anything
-        raise Misfit(exception_text(wrong), at) from None
-
-
-def _check_array(kinds: str, value: NDArray[Any], at: str) -> None:
-    if value.shape == (0,) and kinds == "iu":
-        return  # an empty list is one of floats
-    if value.dtype.kind not in kinds or value.ndim != 1:
-        raise Misfit(f"an array of {value.dtype} {value.shape}", at)
-
-
-def _check_mapping(key: _Check, check: _Check, value: Mapping[Any, Any], at: str) -> None:
-    for name, one in value.items():
-        key(name, f"{at}[{name!r}]")
-        check(one, f"{at}[{name!r}]")
-
-
-def _check_items(checks: Sequence[_Check], alike: bool, value: Any, at: str) -> None:  # noqa: ANN401, FBT001 - any collection
-    if isinstance(value, str | bytes) or not (alike or len(value) == len(checks)):
-        raise Misfit(f"{type(value).__name__} of {len(value)}", at)
-    for number, one in enumerate(value):
-        checks[0 if alike else number](one, f"{at}[{number}]")
-
-
-def _check_fields(of: type, value: object, at: str) -> None:
-    for name, check in _fields(of):
-        check(getattr(value, name), f"{at}.{name}")
+    words = " | ".join([getattr(one, "__name__", str(one)) for _, one, _ in each])
+    raise Misfit(f"{type(value).__name__} instead of {words.replace('NoneType', 'None')}", at)
 
 
 @cache
-def _fields(of: type) -> list[tuple[str, _Check]]:
-    names: tuple[str, ...] = ()
+def _read(hint: Any) -> Sequence[tuple[Any, Any, tuple[Any, ...]]]:  # noqa: ANN401 - as `check`
+    """By alternative what `isinstance` takes, the hint without arguments, and its arguments."""
+    found = []
+    for one in get_args(hint) if get_origin(hint) in _UNIONS else (hint,):
+        origin, args = get_origin(one) or one, get_args(one)
+        origin = args[0] if origin is Annotated else origin
+        found.append((_KINDS.get(origin, origin), origin, args))
+    return found
+
+
+def _look_into(origin: Any, args: tuple[Any, ...], value: Any, at: str) -> None:  # noqa: ANN401 - as `check`
+    if origin is float:
+        if isinstance(value, bool):
+            raise Misfit("bool instead of float", at)
+        if MAYBE_NAN not in args and math.isnan(value):
+            raise Misfit("NaN", at)
+    elif origin is Hashable:
+        try:
+            hash(value)
+        except Exception as wrong:  # noqa: BLE001 - its own `__hash__` may raise anything
+            raise Misfit(exception_text(wrong), at) from None
+    elif origin is np.ndarray:
+        (dtype,) = get_args(args[1])
+        kinds = next(kinds for of, kinds in _DTYPES if issubclass(dtype, of))
+        is_empty_list = value.shape == (0,) and kinds == "iu"  # that is one of floats
+        if not is_empty_list and (value.dtype.kind not in kinds or value.ndim != 1):
+            raise Misfit(f"an array of {value.dtype} {value.shape}", at)
+    else:
+        _look_at_parts(origin, args, value, at)
+
+
+def _look_at_parts(origin: Any, args: tuple[Any, ...], value: Any, at: str) -> None:  # noqa: ANN401 - as `check`
+    if not args:
+        for name, one in _fields(origin):
+            check(one, getattr(value, name), f"{at}.{name}")
+    elif issubclass(origin, Mapping):
+        for name, one in value.items():
+            check(args[0], name, f"{at}[{name!r}]")
+            check(args[1], one, f"{at}[{name!r}]")
+    elif issubclass(origin, Collection):
+        alike = origin is not tuple or args[1:] == (...,)
+        if isinstance(value, str | bytes) or not (alike or len(value) == len(args)):
+            raise Misfit(f"{type(value).__name__} of {len(value)}", at)
+        for number, one in enumerate(value):
+            check(args[0 if alike else number], one, f"{at}[{number}]")
+
+
+@cache
+def _fields(of: Any) -> list[tuple[str, Any]]:  # noqa: ANN401 - any type
+    """The fields of a record of ours that are looked at, with their hints."""
+    if not getattr(of, "__module__", "").startswith(_OURS):
+        return []
+    names: Iterable[str] = getattr(of, "__struct_fields__", ())
     if is_dataclass(of):
-        names = tuple([one.name for one in fields(of)])
-    elif issubclass(of, msgspec.Struct):
-        names = of.__struct_fields__
-    return [(name, check_of(hints_of(of)[name])) for name in names if name not in _UNREAD]
+        names = [one.name for one in fields(of)]
+    return [(name, hints_of(of)[name]) for name in names if name not in _UNREAD]
 
 
 @cache
@@ -218,10 +195,10 @@ def checked(points: Points) -> Points:
     Raises:
         Misfit: a field is not what `Points` says.
     """
-    check_of(Points)(points, "")
+    check(Points, points)
     changed: dict[str, Any] = {
-        name: partial(_asked, name, ask, check, _RULES.get(name))
-        for name, check in _ANSWERS.items()
+        name: partial(_asked, name, ask, hint, _RULES.get(name))
+        for name, hint in _ANSWERS.items()
         if (ask := getattr(points, name)) is not None
     }
     changed["joint"] = None
@@ -258,10 +235,10 @@ def notes(profiles: Iterable[Profile]) -> Iterator[str]:
                 )
 
 
-def _asked(point: str, ask: _Ask, check: _Check, rule: _Ask | None, *args: Any) -> Any:  # noqa: ANN401 - what the point returns
+def _asked(point: str, ask: _Ask, hint: Any, rule: _Ask | None, *args: Any) -> Any:  # noqa: ANN401 - what the point returns
     try:
         found = ask(*args)
-        check(found, "")
+        check(hint, found)
         if point in _COLUMNS:
             _check_lengths(_COLUMNS[point](found, *args))
         return found if rule is None else rule(found, *args)
@@ -274,12 +251,12 @@ def _asked(point: str, ask: _Ask, check: _Check, rule: _Ask | None, *args: Any) 
         raise RuntimeError(f"{point} raises {type(ended).__name__}") from ended
 
 
-def _answers() -> Iterator[tuple[str, _Check]]:
-    """By function of `Points`, what holds what it returns against the hint."""
+def _answers() -> Iterator[tuple[str, Any]]:
+    """By function of `Points`, the hint of what it returns."""
     for name, hint in hints_of(Points).items():
         for one in (hint, *get_args(hint)):
             if get_origin(one) is Callable:
-                yield name, check_of(get_args(one)[-1])
+                yield name, get_args(one)[-1]
 
 
 _ANSWERS: Final = dict(_answers())
@@ -323,7 +300,7 @@ def _inside(what: str, rows: NDArray[np.integer] | None, length: int) -> None:
 
 
 def _worked_out(found: Any, _: PodInfo, snapshot: Snapshot) -> Any:  # noqa: ANN401 - of a PreFilter or PreScore
-    version = found.version and partial(_asked, "version", found.version, check_of(Hashable), None)
+    version = found.version and partial(_asked, "version", found.version, Hashable, None)
     found = structs.replace(found, grouped=None, version=version)
     if getattr(found, "rows", None) is None:
         return found
@@ -343,7 +320,7 @@ def _filter(
     def groups() -> StatusGroups:
         told = np.zeros(length, dtype=np.bool_)
         raw = found.groups()
-        check_of(StatusGroups)(raw, "")
+        check(StatusGroups, raw)
         each = [(status, positions.astype(np.intp)) for status, positions in raw]
         for status, positions in each:
             if not status.rejected:
@@ -390,14 +367,14 @@ def _gang(found: Membership | None, _: PodInfo, snapshot: Snapshot) -> Membershi
 
     def mates() -> Sequence[int]:
         told = ask_mates()
-        check_of(Sequence[int])(told, ".mates()")
+        check(Sequence[int], told, ".mates()")
         rows: NDArray[np.intp] = np.asarray(told, dtype=np.intp)
         _inside("mates of gang", rows, snapshot.pods.size)
         each: list[int] = rows.tolist()
         return each
 
     mates()
-    shortage = partial(_asked, "shortage of gang", found.shortage, check_of(str), None)
+    shortage = partial(_asked, "shortage of gang", found.shortage, str, None)
     return replace(
         found,
         mates=partial(_or_else, "mates of a gang: as if none had a node", mates, lambda _: ()),
