@@ -6,7 +6,7 @@ Source: kubernetes plugins/nodeaffinity/node_affinity.go.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 import msgspec
@@ -27,16 +27,17 @@ from engine.framework.interface import (
 )
 from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable
-from engine.memo import Memo
-from engine.objects import Affinity, Node, NodeAffinity, NodeSelectorTerm
+from engine.objects import Affinity, Node, NodeAffinity, NodeSelector, NodeSelectorTerm
 from engine.plugins.hints import now, on
 from engine.plugins.node_selector import (
-    BYTES_PER_BYTE,
     NODE_NAME_FIELD,
+    NodeTerms,
     Preferences,
+    eligibility_key,
     matching,
     parse_preferences,
-    parse_required,
+    required,
+    required_of,
     scores,
 )
 from engine.pods.podinfo import PodInfo
@@ -46,9 +47,8 @@ NAME: Final = "NodeAffinity"
 NO_MATCH: Final = unresolvable("node(s) didn't match Pod's node affinity/selector")
 NO_ADDED_MATCH: Final = unresolvable("node(s) didn't match scheduler-enforced node affinity")
 CONFLICT: Final = PreFilterResult(unresolvable("pod affinity terms conflict"))
-_NONE: Final = NodeAffinity()
+_NONE: Final = Affinity()
 _PARSED: Final = "NodeAffinity, parsed"
-_BYTES: Final = 4 << 20
 _LONG: Final = 1024
 
 
@@ -56,38 +56,6 @@ class NodeAffinityArgs(PluginArgs, frozen=True):
     """`pluginConfig` of NodeAffinity."""
 
     added_affinity: NodeAffinity | None = None
-
-
-class _Parsed:
-    """The parsed selectors of a pod, or of a profile."""
-
-    __slots__ = ("error", "names", "preferences", "refused", "required")
-
-    def __init__(
-        self, node_selector: Iterable[tuple[str, str]], affinity: NodeAffinity | None
-    ) -> None:
-        affinity = affinity or _NONE
-        required = affinity.required_during_scheduling_ignored_during_execution
-        preferred = affinity.preferred_during_scheduling_ignored_during_execution
-        self.required = parse_required(node_selector, required)
-        """What a node has to match, all of it; nothing: any node will do."""
-        error = next((one.error for one in self.required if one.error), "")
-        self.refused = PreFilterResult(unresolvable(error)) if error else None
-        self.names = _names((required.node_selector_terms if required else None) or ())
-        self.preferences: Preferences | None = None
-        self.error = ""
-        try:
-            self.preferences = parse_preferences(preferred) if preferred else None
-        except SelectorError as wrong:
-            self.error = str(wrong)
-
-    def matches(self, node: Node) -> bool:
-        """Whether the node matches selector and required affinity."""
-        return all(one.matches(node) for one in self.required)
-
-    def undecided(self, node: Node) -> bool:
-        """Of a node that does not match, whether only a term that cannot be parsed could."""
-        return all(one.flaw or one.matches(node) for one in self.required)
 
 
 def _names(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
@@ -105,10 +73,6 @@ def _names(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
     return frozenset(names) if terms else None
 
 
-_ANYWHERE: Final = _Parsed((), None)
-_remembered: Final[Memo[Hashable, _Parsed]] = Memo(_BYTES)
-
-
 class NodeAffinityPlugin:
     """Filters by required terms, scores by preferred ones."""
 
@@ -118,10 +82,11 @@ class NodeAffinityPlugin:
         Raises:
             ValueError: a term of it cannot be parsed.
         """
-        self._added = added = _Parsed((), args.added_affinity if args else None)
-        flaws = (added.error, *(one.flaw for one in added.required))
-        if any(flaws):
-            raise SelectorError(next(filter(None, flaws)))
+        added = args.added_affinity if args else None
+        self._liked = _preferences(added)
+        self._added = required_of((), _required_terms(added))
+        if flaw := next((one.flaw for one in self._added if one.flaw), ""):
+            raise SelectorError(flaw)
 
     name: Final = NAME
 
@@ -134,17 +99,18 @@ class NodeAffinityPlugin:
             pre_filter=self._pre_filter,
             filter=self._filter,
             pre_score=self._pre_score,
-            score=self._score,
+            score=_score,
         )
 
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """Skip if any node will do; the nodes that are named, if every term names some."""
-        parsed = _of(pod)
-        if not self._added.required and not parsed.required:
+        own = _required(pod)
+        if not self._added and not own:
             return SKIP_FILTER
-        if parsed.refused is not None:
-            return parsed.refused
-        names = parsed.names
+        if error := next((one.error for one in own if one.error), ""):
+            return PreFilterResult(unresolvable(error))
+        terms = _required_terms(_affinity(pod))
+        names = _names((terms.node_selector_terms if terms else None) or ())
         if names is None:
             return PreFilterResult(causes=Cause.LABELS, shared=(_key(pod),))
         if not names:
@@ -155,36 +121,40 @@ class NodeAffinityPlugin:
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """Rejects nodes that the profile's or the pod's terms leave out."""
-        parsed = _of(pod)
-        own = matching(parsed.required, snapshot.nodes, rows)
-        if not self._added.required:
+        own = matching(_required(pod), snapshot.nodes, rows)
+        if not self._added:
             return Verdicts.uniform(own, NO_MATCH)
-        added = matching(self._added.required, snapshot.nodes, rows)
+        added = matching(self._added, snapshot.nodes, rows)
         return Verdicts.by_first(((NO_ADDED_MATCH, ~added), (NO_MATCH, ~own)))
 
     def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
         """Skip without preferences; an error if one cannot be parsed. The best becomes 100."""
-        parsed = _of(pod)
-        if parsed.error:
-            return PreScoreResult(Status(Code.ERROR, (parsed.error,), NAME))
-        if parsed.preferences is None and self._added.preferences is None:
+        try:
+            own = _preferences(_affinity(pod))
+        except SelectorError as wrong:
+            return PreScoreResult(Status(Code.ERROR, (str(wrong),), NAME))
+        if own is None and self._liked is None:
             return SKIP_SCORE
         return PreScoreResult(
-            causes=Cause.LABELS, shared=(_key(pod),), normalization=Normalization.BY_MAX
+            state=(*(own or ()), *(self._liked or ())),
+            causes=Cause.LABELS,
+            shared=(_key(pod),),
+            normalization=Normalization.BY_MAX,
         )
 
-    def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Sum of the weights of all preferred terms that match."""
-        own, added = _of(pod).preferences, self._added.preferences
-        return scores((*(own or ()), *(added or ())), snapshot.nodes, rows)
-
     def _begins_to_match(self, pod: PodInfo, before: Node | None, after: Node) -> bool:
-        if not self._added.matches(after):
+        if not all(one.matches(after) for one in self._added):
             return False
-        parsed = _of(pod)
-        if not parsed.matches(after):
-            return parsed.undecided(after)
-        return before is None or not parsed.matches(before)
+        own = _required(pod)
+        if not all(one.matches(after) for one in own):
+            # Only a term that cannot be parsed could, which is not known of any node.
+            return all(one.flaw or one.matches(after) for one in own)
+        return before is None or not all(one.matches(before) for one in own)
+
+
+def _score(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
+    """Sum of the weights of all preferred terms that match."""
+    return scores(state, snapshot.nodes, rows)
 
 
 def _key(pod: PodInfo, _: Snapshot | None = None) -> Hashable:
@@ -203,19 +173,25 @@ def _key(pod: PodInfo, _: Snapshot | None = None) -> Hashable:
     return key
 
 
-def _of(pod: PodInfo) -> _Parsed:
-    key = _key(pod)
-    if key is None:
-        return _ANYWHERE
-    own = pod.keys.get(_PARSED)
-    if isinstance(own, _Parsed):
-        return own
-    parsed = _remembered.get(key)
-    if parsed is None:
-        spec = pod.pod.spec
-        affinity = (spec.affinity or Affinity()).node_affinity
-        parsed = _Parsed((spec.node_selector or {}).items(), affinity)
-        size = len(msgspec.msgpack.encode((spec.node_selector, affinity)))
-        _remembered.put(key, parsed, _LONG + size * BYTES_PER_BYTE)
-    pod.keys[_PARSED] = parsed
-    return parsed
+def _affinity(pod: PodInfo) -> NodeAffinity | None:
+    return (pod.pod.spec.affinity or _NONE).node_affinity
+
+
+def _required_terms(affinity: NodeAffinity | None) -> NodeSelector | None:
+    return (
+        None if affinity is None else affinity.required_during_scheduling_ignored_during_execution
+    )
+
+
+def _preferences(affinity: NodeAffinity | None) -> Preferences | None:
+    """None without any, or a SelectorError as of `parse_preferences`."""
+    asked = affinity and affinity.preferred_during_scheduling_ignored_during_execution
+    return parse_preferences(asked) if asked else None
+
+
+def _required(pod: PodInfo) -> tuple[NodeTerms, ...]:
+    """What a node has to match, all of it; nothing: any node will do."""
+    known = pod.keys.get(_PARSED)
+    if known is None:
+        known = pod.keys[_PARSED] = required(eligibility_key(pod))
+    return known  # type: ignore[return-value]  # the memo is of any kind

@@ -37,7 +37,7 @@ _FEW: Final = 8
 MOST_REQUIREMENTS: Final = 500
 """Of one selector, those of equal terms counted once: each costs a look at all nodes."""
 _BYTES: Final = 2 << 20
-BYTES_PER_BYTE: Final = 5
+_BYTES_PER_BYTE: Final = 5
 """What is parsed takes so many times the bytes of what is written."""
 _Key = tuple[list[tuple[str, str]], NodeSelector | None]
 TOO_MANY: Final = f"more than {MOST_REQUIREMENTS} different requirements of node affinity"
@@ -143,7 +143,7 @@ def matching(selectors: Sequence[NodeTerms], nodes: NodeColumns, rows: Rows) -> 
     return mask
 
 
-def parse_required(
+def required_of(
     labels: Iterable[tuple[str, str]], required: NodeSelector | None
 ) -> tuple[NodeTerms, ...]:
     """What a node has to match, all of it, for `spec.nodeSelector` and required node affinity.
@@ -281,5 +281,5 @@ def required(key: bytes) -> tuple[NodeTerms, ...]:
     known = _known.get(key)
     if known is not None:
         return known
-    parsed = parse_required(*msgspec.msgpack.decode(key, type=_Key))
-    return _known.put(key, parsed, len(key) * BYTES_PER_BYTE)
+    parsed = required_of(*msgspec.msgpack.decode(key, type=_Key))
+    return _known.put(key, parsed, len(key) * _BYTES_PER_BYTE)
