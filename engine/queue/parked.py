@@ -19,7 +19,7 @@ from typing import Final
 
 from engine.clock import Clock
 from engine.pods.podinfo import PodInfo
-from engine.queue.heap import PodHeap, Tickets
+from engine.queue.heap import PodHeap
 from engine.queue.hooks import Only
 from engine.queue.queued import NO_PLUGINS, QueuedPod, SortKey
 from engine.text.display import but_digits
@@ -39,9 +39,9 @@ class Group:
 
     __slots__ = ("again", "key", "out", "parked", "pending", "plugins", "told")
 
-    def __init__(self, key: Hashable, tickets: Tickets) -> None:
+    def __init__(self, key: Hashable) -> None:
         self.key = key
-        self.parked = PodHeap(tickets)
+        self.parked = PodHeap()
         self.plugins = self.pending = NO_PLUGINS
         self.told = ""
         """The reasons reported last, without digits."""
@@ -72,7 +72,7 @@ class Group:
 class Parked:
     """An index; `SchedulingQueue` moves the pods, after `most_seconds` without any event."""
 
-    def __init__(self, clock: Clock, tickets: Tickets, most_seconds: float) -> None:
+    def __init__(self, clock: Clock, most_seconds: float) -> None:
         self._clock = clock
         self._most_seconds = most_seconds
         # INVARIANT: both are in order of `parked_at`; no plugin holds an empty set of pods.
@@ -82,7 +82,6 @@ class Parked:
         # All groups that have parked pods, by key and by the plugins that rejected them.
         self._groups: dict[Hashable, Group] = {}
         self._rejected_by: dict[str, dict[Group, None]] = {}
-        self._tickets = tickets
         # Pods that the clock alone may wake.
         self._turning = PodHeap()
 
@@ -136,7 +135,7 @@ class Parked:
         """The pod joins a group; its rejecting plugins are those of the group from now on."""
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = Group(key, self._tickets)
+            group = self._groups[key] = Group(key)
         if group.plugins != queued.unschedulable_plugins:
             self._unlist(group)
             group.plugins = queued.unschedulable_plugins
