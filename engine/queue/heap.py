@@ -18,6 +18,7 @@ from typing import Any, Final
 from engine.queue.queued import QueuedPod, SortKey
 
 _FEW: Final = 64
+_ticket = count(1).__next__
 _Entry = tuple[SortKey, int, QueuedPod]
 
 
@@ -44,13 +45,12 @@ def comparable(key: object) -> tuple[int, Any]:
 class PodHeap:
     """Pods by key, smallest first; `prefix` gives what comes before that of the order."""
 
-    __slots__ = ("_entries", "_line", "_prefix", "_ticket", "_tickets")
+    __slots__ = ("_entries", "_line", "_prefix", "_tickets")
 
     def __init__(self, prefix: Callable[[QueuedPod], SortKey] = lambda _: ()) -> None:
         self._entries: list[_Entry] = []
         self._line: deque[_Entry] = deque()
         self._tickets: dict[QueuedPod, int] = {}
-        self._ticket = count(1).__next__
         self._prefix = prefix
 
     def __len__(self) -> int:
@@ -62,7 +62,7 @@ class PodHeap:
 
     def push(self, key: SortKey, queued: QueuedPod) -> None:
         """Puts in a pod that is not in it. O(log n) at most."""
-        ticket = self._tickets[queued] = self._ticket()
+        ticket = self._tickets[queued] = _ticket()
         entry = (self._prefix(queued) + key, ticket, queued)
         if not self._line or self._line[-1] < entry:
             self._line.append(entry)

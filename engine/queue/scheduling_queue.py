@@ -88,8 +88,8 @@ _TELL_GATED_AGAIN: Final = 30.0
 _REPEATED_WITHIN: Final = 60.0
 
 
-_Asking = tuple[LoggedEvent, list[Group | QueuedPod]]
-"""An event, and the groups and pods whose hints are still to be asked, the last one first."""
+_Asking = tuple[LoggedEvent, list[Group]]
+"""An event, and the groups whose hints are still to be asked, the last one first."""
 
 
 class SchedulingQueue:
@@ -124,7 +124,7 @@ class SchedulingQueue:
         self._out: dict[QueuedPod, Group] = {}
         self._tried: QueuedPod | None = None
         self._asking: deque[_Asking] = deque()
-        self._listed: dict[Group | QueuedPod, None] = {}
+        self._listed: dict[Group, None] = {}
         """All of whom any was to be asked since none was."""
         self._in_flight = InFlightPods()
         self.on_gated: Callable[[QueuedPod], None] | None = None
@@ -196,10 +196,9 @@ class SchedulingQueue:
     def part(self, uid: str, why: str = _UPDATED) -> None:
         """Until an unschedulable pod is tried itself, no other one is tried for it."""
         queued = self._pods.get(uid)
-        group = None if queued is None else self._parked.rejected.get(queued)
-        if queued is not None and group is not None:
+        if queued is not None and queued.where is SubQueue.UNSCHEDULABLE:
             # What woke its class, or is still to be asked, may help it, and it would not hear.
-            if group.out is not None or self._asking:
+            if self._parked.pods[queued].out is not None or self._asking:
                 self._move(queued, Wake.AFTER_BACKOFF, why)
             else:
                 self._parked.part(queued, self._active_key(queued))
@@ -378,7 +377,8 @@ class SchedulingQueue:
         self._arrive(queued, SubQueue.UNSCHEDULABLE, _FAILED)
         recheck_at = self._hooks.recheck_at(queued.pod, queued.unschedulable_plugins)
         key = queued.pod.uid if alone else self._hooks.class_key(queued.pod)
-        group = self._parked.reject(queued, key, self._active_key(queued), recheck_at)
+        by, place = (rejecting, pending), self._active_key(queued)
+        group = self._parked.park(queued, by, key, place, recheck_at)
         if tried_for is group and not group.again:
             del self._out[queued]  # the rejection holds for all: the group sleeps
             group.out = None
@@ -388,7 +388,7 @@ class SchedulingQueue:
 
     def alike(self, queued: QueuedPod, words: str) -> list[PodInfo]:
         """Pods of a rejected pod's class for which other reasons were reported."""
-        group = self._parked.rejected.get(queued)
+        group = self._parked.pods.get(queued)
         return [] if group is None else group.news(queued, words)
 
     def requeue_error(self, queued: QueuedPod) -> bool:
@@ -431,10 +431,10 @@ class SchedulingQueue:
         registered = self._registrations.of(event)
         if uids is not None:
             only, known = (lambda pod: pod.uid in uids), map(self._pods.get, uids)
-            each = [self._parked.rejected.get(one, one) for one in known if one is not None]
-            waiting = [*dict.fromkeys(each)]
+            each = [self._parked.pods.get(one) for one in known if one is not None]
+            waiting = [*dict.fromkeys(filter(None, each))]
         elif event.resource is Resource.WILDCARD:
-            waiting = self._parked.all()
+            waiting = self._parked.groups
         elif registered:
             waiting = self._parked.of(registered)
         else:
@@ -479,13 +479,11 @@ class SchedulingQueue:
                 self._enter(queued, Wake.AT_ONCE, _BACKOFF_OVER, tested=tested)
         for queued in self._parked.turned():
             self._move(queued, Wake.AFTER_BACKOFF, _TURNED)
-        for queued in self._parked.leftover(self._parked.rejected):
-            group = self._parked.rejected.get(queued)  # unless it went out for another one
+        for queued in self._parked.leftover():
+            group = self._parked.pods.get(queued)  # unless it went out for another one
             if group is not None:
                 self._parked.stay(queued)
                 self._wake_group(group, Wake.AFTER_BACKOFF, _TIMED_OUT)
-        for queued in self._parked.leftover(self._parked.gated):
-            self._move(queued, Wake.AFTER_BACKOFF, _TIMED_OUT)
 
     def next_deadline(self) -> float | None:
         """When `flush` will next have something to do (monotonic); None: not by time alone."""
@@ -532,7 +530,7 @@ class SchedulingQueue:
             pass
         before, self._hooks = self._hooks.own, coming.hooks
         if coming.keys is not None:
-            groups = [group.parked for group in self._parked.groups]
+            groups = [group.parked for group in self._parked.groups if not group.alone]
             for heap in (self._active_q, self._backoff_q, self._error_backoff_q, *groups):
                 heap.reorder(coming.keys)
         self._kin = coming.kin or self._kin
@@ -543,7 +541,7 @@ class SchedulingQueue:
             changed = frozenset({*before.hints, *hooks.hints})
         happening = LoggedEvent(NEW_RULES, changed=changed)
         self._in_flight.record(happening)
-        self._ask_about(happening, self._parked.all())
+        self._ask_about(happening, self._parked.groups)
 
     # ---- reading ---------------------------------------------------------------------------
 
@@ -553,15 +551,9 @@ class SchedulingQueue:
         return queued is not None and not queued.gone
 
     def counts(self) -> dict[SubQueue, int]:
-        """How many pods are where."""
-        found = {
-            SubQueue.ACTIVE: len(self._active_q),
-            SubQueue.BACKOFF: len(self._backoff_q) + len(self._error_backoff_q),
-            SubQueue.UNSCHEDULABLE: len(self._parked.rejected),
-            SubQueue.GATED: len(self._parked.gated),
-            SubQueue.IN_FLIGHT: len(self._in_flight),
-        }
-        return {**found, SubQueue.WAITING: len(self._pods) - sum(found.values())}
+        """How many pods are where. Linear in all pods."""
+        found = Counter([queued.where for queued in self])
+        return {where: found[where] for where in SubQueue}
 
     @property
     def ready(self) -> bool:
@@ -689,7 +681,9 @@ class SchedulingQueue:
         plugin, reasons = queued.gating_plugin, queued.gating_reasons
         queued.gating_plugin, queued.gating_reasons = status.plugin, status.reasons
         self._arrive(queued, SubQueue.GATED, why)
-        self._parked.gate(queued, self._hooks.recheck_at(queued.pod, frozenset({status.plugin})))
+        held_by = frozenset({status.plugin})
+        recheck_at = self._hooks.recheck_at(queued.pod, held_by)
+        self._parked.park(queued, (held_by, NO_PLUGINS), queued.pod.uid, (), recheck_at)
         # Reasons with numbers may change with every event, and each report costs a write.
         now = self._clock.monotonic()
         is_told = reasons == status.reasons or now - queued.gated_told_at < _TELL_GATED_AGAIN
@@ -757,8 +751,9 @@ class SchedulingQueue:
             self._move(queued, wake, why)
             moved += 1
             if queued.where is not SubQueue.GATED:
-                group.out = queued
-                self._out[queued] = group
+                if len(group.parked):
+                    group.out = queued
+                    self._out[queued] = group
                 break
             queued = group.first()
         return moved
@@ -770,8 +765,8 @@ class SchedulingQueue:
             group.out = None
             self._send(group, group.first(), Wake.AFTER_BACKOFF, _CLASS_MOVES)
 
-    def _ask_about(self, happening: LoggedEvent, waiting: list[Group | QueuedPod]) -> int:
-        """Lists the groups and pods to be asked, and asks them, if no others are first."""
+    def _ask_about(self, happening: LoggedEvent, waiting: list[Group]) -> int:
+        """Lists the groups to be asked, and asks them, if no others are first."""
         behind = bool(self._asking)
         self._asking.append((happening, waiting[::-1]))
         if behind:
@@ -790,12 +785,8 @@ class SchedulingQueue:
         while self._asking:
             happening, left = self._asking[0]
             while left:
-                one = left.pop()
                 self.answers += 1
-                if isinstance(one, Group):
-                    moved += self._ask_group(one, happening, snapshot)
-                else:
-                    moved += self._ask_gated(one, happening, snapshot)
+                moved += self._ask_group(left.pop(), happening, snapshot)
                 if self.on_change is not None:  # which may have changed the cluster
                     snapshot = self._snapshot()
                 if self._clock.monotonic() >= until:
@@ -810,23 +801,16 @@ class SchedulingQueue:
         queued = group.first(only)
         if queued is None:
             return 0
-        wake = self._wake_by(happening, queued.pod, (group.plugins, group.pending), snapshot)
+        if queued.where is SubQueue.GATED and happening.changed is not None:
+            wake = Wake.AFTER_BACKOFF  # a gate of others may come first now
+        else:
+            wake = self._wake_by(happening, queued.pod, (group.plugins, group.pending), snapshot)
         return 0 if wake is Wake.NOT else self._wake_group(group, wake, happening.event.label, only)
-
-    def _ask_gated(self, queued: QueuedPod, happening: LoggedEvent, snapshot: Snapshot) -> int:
-        if queued not in self._parked.gated:  # moved or deleted since
-            return 0
-        verdict = frozenset({queued.gating_plugin}), NO_PLUGINS
-        changed = happening.changed is not None
-        if not changed and not self._wake_by(happening, queued.pod, verdict, snapshot):
-            return 0
-        self._move(queued, Wake.AFTER_BACKOFF, happening.event.label)
-        return 1
 
     def _wake_by_own(self, queued: QueuedPod, events: Sequence[ClusterEvent], old: Seen) -> None:
         """Wakes an unschedulable pod if a change of itself may help it."""
         # Its class may have been rejected by other plugins since.
-        group = self._parked.rejected[queued]
+        group = self._parked.pods[queued]
         verdict = queued.unschedulable_plugins | group.plugins, queued.pending_plugins
         asked = queued.pod, old, queued.pod.pod, self._snapshot()
         for event in events:
