@@ -21,6 +21,8 @@ from engine.pods.podterms import PodTerm, Spaces
 from engine.pods.selectors import EVERYTHING, NOTHING, Selector
 
 MOST_SETS: Final = 8192
+"""However many pods there are; a set takes some 5 KiB."""
+LEAST_SETS: Final = 512
 MOST_COUNTS: Final = 1 << 20
 _MOST_MOVED: Final = 1 << 13
 """Counts by row that are changed at a stretch."""
@@ -193,8 +195,7 @@ class PodSetIndex:
             self._named[label] = self._named.get(label, 0) + 1
         self._sets_of.clear()
         self._weight += len(known.counts)
-        if len(self.sets) > MOST_SETS or self._weight > MOST_COUNTS:
-            self._bound()
+        self._bound()
         return known
 
     def change(self, pod: ObjectMeta, row: int, sign: int) -> None:
@@ -242,11 +243,12 @@ class PodSetIndex:
     # ---- inside ----------------------------------------------------------------------------
 
     def _bound(self) -> None:
-        most = MOST_COUNTS
+        # More than pods may ask for: pods of ever new names do not fill a small cluster's memory.
+        sets, most = min(MOST_SETS, LEAST_SETS + 2 * self._pods.size), MOST_COUNTS
         if self._weight > most:
             self._weight = sum([len(one.counts) for one in self.sets.values()])
             most >>= 1  # so that they are not added up again soon
-        while len(self.sets) > 1 and (len(self.sets) > MOST_SETS or self._weight > most):
+        while len(self.sets) > 1 and (len(self.sets) > sets or self._weight > most):
             self._drop_set(next(iter(self.sets.values())))
 
     def _drop_set(self, one: _Set) -> None:

@@ -9,7 +9,7 @@ Pods that are pushed in order, as nearly all are, go into a deque and cost no se
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import count
 from numbers import Real
@@ -18,8 +18,8 @@ from typing import Any, Final
 from engine.queue.queued import QueuedPod, SortKey
 
 _FEW: Final = 64
+_ticket = count(1).__next__
 _Entry = tuple[SortKey, int, QueuedPod]
-Entries = deque[_Entry] | list[_Entry]
 
 
 def comparable(key: object) -> tuple[int, Any]:
@@ -33,44 +33,25 @@ def comparable(key: object) -> tuple[int, Any]:
     if isinstance(key, str):
         return 1, key
     if isinstance(key, tuple):
-        return 2, tuple([comparable(part) for part in key])
+        flat: list[Any] = []  # kinds and values in turn: pairs take longer to compare
+        for part in key:
+            flat += comparable(part)
+        return 2, tuple(flat)
     if isinstance(key, Real):  # NumPy's
         return 0, float(key)
     raise TypeError(f"a sort key is made of numbers and texts, not of {type(key).__name__}")
 
 
-class Tickets:
-    """What the heaps of a queue share: who of equals came first, and the key of an order to come.
-
-    Pods with tickets after `since` were given their places in that order as they came.
-    """
-
-    __slots__ = ("coming", "since", "take")
-
-    def __init__(self) -> None:
-        self.take = count(1).__next__
-        self.foresee(None)
-
-    def foresee(self, coming: Callable[[QueuedPod], SortKey] | None) -> None:
-        """Says by which key pods get places in another order from now on; None: by none."""
-        self.coming, self.since = coming, self.take()
-
-
 class PodHeap:
     """Pods by key, smallest first; `prefix` gives what comes before that of the order."""
 
-    __slots__ = ("_entries", "_line", "_next", "_prefix", "_shared", "_tickets")
+    __slots__ = ("_entries", "_line", "_prefix", "_tickets")
 
-    def __init__(
-        self, tickets: Tickets | None = None, prefix: Callable[[QueuedPod], SortKey] = lambda _: ()
-    ) -> None:
+    def __init__(self, prefix: Callable[[QueuedPod], SortKey] = lambda _: ()) -> None:
         self._entries: list[_Entry] = []
         self._line: deque[_Entry] = deque()
         self._tickets: dict[QueuedPod, int] = {}
-        self._shared = tickets or Tickets()
         self._prefix = prefix
-        # The line and the entries of the order to come.
-        self._next: tuple[deque[_Entry], list[_Entry]] | None = None
 
     def __len__(self) -> int:
         return len(self._tickets)
@@ -81,14 +62,12 @@ class PodHeap:
 
     def push(self, key: SortKey, queued: QueuedPod) -> None:
         """Puts in a pod that is not in it. O(log n) at most."""
-        ticket = self._tickets[queued] = self._shared.take()
-        _put((self._prefix(queued) + key, ticket, queued), self._line, self._entries)
-        if self._shared.coming is not None:
-            self._foresee(self._shared.coming, queued, ticket)
-
-    def _foresee(self, by: Callable[[QueuedPod], SortKey], queued: QueuedPod, ticket: int) -> None:
-        self._next = self._next or (deque(), [])
-        _put((self._prefix(queued) + by(queued), ticket, queued), *self._next)
+        ticket = self._tickets[queued] = _ticket()
+        entry = (self._prefix(queued) + key, ticket, queued)
+        if not self._line or self._line[-1] < entry:
+            self._line.append(entry)
+        else:
+            heappush(self._entries, entry)
 
     def remove(self, queued: QueuedPod) -> None:
         """Takes out a pod of this heap. O(1), and now and then O(n)."""
@@ -122,30 +101,11 @@ class PodHeap:
                 return queued
         return None
 
-    def place(self, queued: QueuedPod) -> None:
-        """Gives a pod of this heap its place in the order to come, if it has none there."""
-        ticket, coming = self._tickets[queued], self._shared.coming
-        if coming is not None and ticket < self._shared.since:
-            self._foresee(coming, queued, ticket)
-
-    def turn(self) -> Sequence[Entries]:
-        """The order to come, in which all pods have their places, is in force from now on.
-
-        Returns:
-            What the order before was made of: to free all of it at once may take long.
-        """
-        before = self._line, self._entries
-        self._line, self._entries = self._next or (deque(), [])
-        self._next = None
-        return before
-
-    def stay(self) -> None:
-        """The order stays as it is."""
-        self._next = None
-
-
-def _put(entry: _Entry, line: deque[_Entry], entries: list[_Entry]) -> None:
-    if not line or line[-1] < entry:
-        line.append(entry)
-    else:
-        heappush(entries, entry)
+    def reorder(self, keys: Mapping[QueuedPod, SortKey]) -> None:
+        """The pods go by these keys from now on, which are made by another order. O(n)."""
+        self._line.clear()
+        self._entries = []
+        for queued, ticket in self._tickets.items():
+            key = queued.sort_key = keys[queued]
+            self._entries.append((self._prefix(queued) + key, ticket, queued))
+        heapify(self._entries)

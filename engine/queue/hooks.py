@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, TypeVar
@@ -33,7 +33,6 @@ from engine.queue.queued import QueuedPod, SortKey
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-OnFault = Callable[[PodInfo, Exception], None]
 Hints = Mapping[str, Sequence[ClusterEventWithHint]]
 _SKIP: Final = QueueingHint.SKIP  # CPython 3.11 takes 0.15 us to look up a member
 _ANYTHING: Final = Resource.WILDCARD
@@ -85,16 +84,15 @@ class QueueHooks:
 class GuardedHooks:
     """`QueueHooks` that never raise; `own` are the hooks themselves."""
 
-    def __init__(self, hooks: QueueHooks, on_fault: OnFault) -> None:
+    def __init__(self, hooks: QueueHooks) -> None:
         self.own = hooks
-        self._on_fault = on_fault
 
     def gate(self, pod: PodInfo) -> Status:
         """A gate that raises holds the pod; its words are the reason."""
         try:
             return self.own.pre_enqueue(pod)
         except Exception as fault:  # noqa: BLE001 - reported; one pod may not stop all
-            self._on_fault(pod, fault)
+            _failed(pod, fault)
             told = getattr(fault, "status", None)  # a fault of the framework names its plugin
             words = f"{type(fault).__name__}: {fault}"
             return told if isinstance(told, Status) else Status(Code.ERROR, (words,), "PreEnqueue")
@@ -102,9 +100,9 @@ class GuardedHooks:
     def sort_key(self, pod: PodInfo, queued_at: float) -> SortKey:
         """Comparable with all others; last if the hook raises or gives what has no order."""
         try:
-            return 0, comparable(self.own.sort_key(pod, queued_at))
+            return 0, *comparable(self.own.sort_key(pod, queued_at))
         except Exception as fault:  # noqa: BLE001 - as above
-            self._on_fault(pod, fault)
+            _failed(pod, fault)
             return 1, queued_at
 
     def class_key(self, pod: PodInfo) -> Hashable:
@@ -129,8 +127,12 @@ class GuardedHooks:
         try:
             return ask(*asked)
         except Exception as fault:  # noqa: BLE001 - as above
-            self._on_fault(pod, fault)
+            _failed(pod, fault)
             return otherwise
+
+
+def _failed(pod: PodInfo, fault: Exception) -> None:
+    log.error("a rule of the queue failed for pod %s: %r", pod.key, fault, exc_info=fault)
 
 
 class Wake(IntEnum):
@@ -227,3 +229,41 @@ class Kin:
     def of(self, key: Hashable) -> Collection[QueuedPod]:
         """The pods with this key."""
         return self._pods.get(key, {}).keys()
+
+
+class ComingHooks:
+    """What hooks that are to be in force say of the pods of a queue, asked in steps."""
+
+    def __init__(
+        self, hooks: GuardedHooks, pods: Iterable[QueuedPod], *, reorders: bool, regroups: bool
+    ) -> None:
+        """Asks for sort keys only if it `reorders`, for gangs only if it `regroups`."""
+        self.hooks = hooks
+        self.keys: dict[QueuedPod, SortKey] | None = {} if reorders else None
+        self.kin = Kin(hooks.kin) if regroups else None
+        self._asks = reorders or regroups
+        # The next one last: gangs have their pods in order of arrival.
+        self._unasked = dict.fromkeys([*pods][::-1] if self._asks else ())
+
+    def changed(self, queued: QueuedPod) -> None:
+        """The pod came or changed, or is queued at another time."""
+        if self._asks:
+            self._unasked[queued] = None
+
+    def gone(self, queued: QueuedPod) -> None:
+        """The pod went."""
+        self._unasked.pop(queued, None)
+        if self.keys is not None:
+            self.keys.pop(queued, None)
+        if self.kin is not None:
+            self.kin.drop(queued)
+
+    def ask(self, most: int) -> bool:
+        """Asks about so many pods; True if there are others."""
+        for _ in range(min(most, len(self._unasked))):
+            queued, _ = self._unasked.popitem()
+            if self.keys is not None:
+                self.keys[queued] = self.hooks.sort_key(queued.pod, queued.queued_at)
+            if self.kin is not None:
+                self.kin.put(queued)
+        return bool(self._unasked)

@@ -38,7 +38,6 @@ Source: kubernetes pkg/scheduler/backend/queue/scheduling_queue.go.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -48,8 +47,9 @@ from engine.clock import Clock
 from engine.framework.events import EVERYTHING, Action, ClusterEvent, Resource, Seen
 from engine.framework.snapshot import Snapshot
 from engine.pods.podinfo import PodInfo
-from engine.queue.heap import Entries, PodHeap, Tickets
+from engine.queue.heap import PodHeap
 from engine.queue.hooks import (
+    ComingHooks,
     GuardedHooks,
     Kin,
     Only,
@@ -62,12 +62,9 @@ from engine.queue.inflight import InFlightPods, LoggedEvent
 from engine.queue.parked import Group, Parked
 from engine.queue.queued import NO_BACKOFF, NO_PLUGINS, Backoff, QueuedPod, SortKey, SubQueue
 
-log = logging.getLogger(__name__)
-
 NEW_RULES: Final = ClusterEvent(Resource.POLICY, Action.UPDATE_OTHER)
 
 _IN_FLIGHT: Final = SubQueue.IN_FLIGHT  # CPython 3.11 takes 0.15 us to look up a member
-_ORDERED: Final = frozenset({SubQueue.ACTIVE, SubQueue.BACKOFF, SubQueue.UNSCHEDULABLE})
 _ADDED: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD).label
 _UPDATED: Final = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_OTHER).label
 _FAILED: Final = "ScheduleAttemptFailure"
@@ -84,8 +81,6 @@ ASKING_SECONDS: Final = 0.002
 """How long hints are asked at a stretch; what is left is asked in the next `flush`."""
 ASKED_AHEAD: Final = 16
 """Pods that are asked about at a stretch while hooks are prepared."""
-_FREED: Final = 1000
-"""Entries of an order that is over which are freed in one `flush`."""
 MOST_ASKING: Final = 256
 """Events for which hints may still have to be asked."""
 
@@ -93,8 +88,8 @@ _TELL_GATED_AGAIN: Final = 30.0
 _REPEATED_WITHIN: Final = 60.0
 
 
-_Asking = tuple[LoggedEvent, list[Group | QueuedPod]]
-"""An event, and the groups and pods whose hints are still to be asked, the last one first."""
+_Asking = tuple[LoggedEvent, list[Group]]
+"""An event, and the groups whose hints are still to be asked, the last one first."""
 
 
 class SchedulingQueue:
@@ -112,28 +107,24 @@ class SchedulingQueue:
     ) -> None:
         """An empty queue; `snapshot` gives the cluster as hints see it when they are asked."""
         self._clock = clock
-        self._hooks = GuardedHooks(hooks, self._failed)
+        self._hooks = GuardedHooks(hooks)
         self._snapshot = snapshot
         self._registrations = Registrations(hooks.hints)
         self._version = 1
         self._backoff = Backoff(initial_backoff, max_backoff)
 
         self._pods: dict[str, QueuedPod] = {}
-        self._tickets = tickets = Tickets()
-        self._active_q = PodHeap(tickets)
-        self._backoff_q = PodHeap(tickets, _backs_off_until)
-        self._error_backoff_q = PodHeap(tickets, _backs_off_until)
-        self._parked = Parked(clock, tickets, max_in_unschedulable)
-        # By the hooks in force, and by those that are prepared.
-        self._kins = [Kin(self._hooks.kin)]
-        self._ahead: GuardedHooks | None = None
-        self._is_prepared = False
-        self._over: list[Entries] = []
+        self._active_q = PodHeap()
+        self._backoff_q = PodHeap(_backs_off_until)
+        self._error_backoff_q = PodHeap(_backs_off_until)
+        self._parked = Parked(clock, max_in_unschedulable)
+        self._kin = Kin(self._hooks.kin)
+        self._coming: ComingHooks | None = None
         # The pods that are tried for a group, and the pod that was popped last.
         self._out: dict[QueuedPod, Group] = {}
         self._tried: QueuedPod | None = None
         self._asking: deque[_Asking] = deque()
-        self._listed: dict[Group | QueuedPod, None] = {}
+        self._listed: dict[Group, None] = {}
         """All of whom any was to be asked since none was."""
         self._in_flight = InFlightPods()
         self.on_gated: Callable[[QueuedPod], None] | None = None
@@ -146,8 +137,6 @@ class SchedulingQueue:
         """Told of every event."""
         self.on_waiting: Callable[[QueuedPod, Sequence[ClusterEvent]], None] | None = None
         """Told of a waiting pod that changed, and how; without events: it is gone."""
-        self.on_fault: Callable[[PodInfo, Exception], None] = _log_fault
-        """Told of a hook that raised, and for which pod."""
         self.incoming: Counter[tuple[SubQueue, str]] = Counter()
         """How often pods came into a sub-queue, by what brought them."""
         self.answers = 0
@@ -207,10 +196,9 @@ class SchedulingQueue:
     def part(self, uid: str, why: str = _UPDATED) -> None:
         """Until an unschedulable pod is tried itself, no other one is tried for it."""
         queued = self._pods.get(uid)
-        group = None if queued is None else self._parked.rejected.get(queued)
-        if queued is not None and group is not None:
+        if queued is not None and queued.where is SubQueue.UNSCHEDULABLE:
             # What woke its class, or is still to be asked, may help it, and it would not hear.
-            if group.out is not None or self._asking:
+            if self._parked.pods[queued].out is not None or self._asking:
                 self._move(queued, Wake.AFTER_BACKOFF, why)
             else:
                 self._parked.part(queued, self._active_key(queued))
@@ -277,8 +265,6 @@ class SchedulingQueue:
             why = NEW_RULES.label if outdated else _ASKED_AGAIN
             if (outdated or self._hooks.own.gates_volatile) and not self._admitted(queued, why):
                 continue
-            if outdated:
-                self._active_key(queued)  # it was put in by the order before
             self._tried = self._fly(queued)
             return queued
 
@@ -391,7 +377,8 @@ class SchedulingQueue:
         self._arrive(queued, SubQueue.UNSCHEDULABLE, _FAILED)
         recheck_at = self._hooks.recheck_at(queued.pod, queued.unschedulable_plugins)
         key = queued.pod.uid if alone else self._hooks.class_key(queued.pod)
-        group = self._parked.reject(queued, key, self._active_key(queued), recheck_at)
+        by, place = (rejecting, pending), self._active_key(queued)
+        group = self._parked.park(queued, by, key, place, recheck_at)
         if tried_for is group and not group.again:
             del self._out[queued]  # the rejection holds for all: the group sleeps
             group.out = None
@@ -401,7 +388,7 @@ class SchedulingQueue:
 
     def alike(self, queued: QueuedPod, words: str) -> list[PodInfo]:
         """Pods of a rejected pod's class for which other reasons were reported."""
-        group = self._parked.rejected.get(queued)
+        group = self._parked.pods.get(queued)
         return [] if group is None else group.news(queued, words)
 
     def requeue_error(self, queued: QueuedPod) -> bool:
@@ -444,10 +431,10 @@ class SchedulingQueue:
         registered = self._registrations.of(event)
         if uids is not None:
             only, known = (lambda pod: pod.uid in uids), map(self._pods.get, uids)
-            each = [self._parked.rejected.get(one, one) for one in known if one is not None]
-            waiting = [*dict.fromkeys(each)]
+            each = [self._parked.pods.get(one) for one in known if one is not None]
+            waiting = [*dict.fromkeys(filter(None, each))]
         elif event.resource is Resource.WILDCARD:
-            waiting = self._parked.all()
+            waiting = self._parked.groups
         elif registered:
             waiting = self._parked.of(registered)
         else:
@@ -484,8 +471,6 @@ class SchedulingQueue:
         """Moves the pods that are due: backoff over, `recheck_at` reached, parked for too long."""
         if self._asking:
             self._ask()
-        if self._over:
-            self._free()
         now = self._clock.monotonic()
         for heap in (self._backoff_q, self._error_backoff_q):
             while (queued := heap.peek()) is not None and queued.backoff_over_at <= now:
@@ -494,20 +479,11 @@ class SchedulingQueue:
                 self._enter(queued, Wake.AT_ONCE, _BACKOFF_OVER, tested=tested)
         for queued in self._parked.turned():
             self._move(queued, Wake.AFTER_BACKOFF, _TURNED)
-        for queued in self._parked.leftover(self._parked.rejected):
-            group = self._parked.rejected.get(queued)  # unless it went out for another one
+        for queued in self._parked.leftover():
+            group = self._parked.pods.get(queued)  # unless it went out for another one
             if group is not None:
                 self._parked.stay(queued)
                 self._wake_group(group, Wake.AFTER_BACKOFF, _TIMED_OUT)
-        for queued in self._parked.leftover(self._parked.gated):
-            self._move(queued, Wake.AFTER_BACKOFF, _TIMED_OUT)
-
-    def _free(self) -> None:
-        last = self._over[-1]
-        for _ in range(min(_FREED, len(last))):
-            last.pop()
-        if not last:
-            self._over.pop()
 
     def next_deadline(self) -> float | None:
         """When `flush` will next have something to do (monotonic); None: not by time alone."""
@@ -522,74 +498,50 @@ class SchedulingQueue:
     # ---- hooks -----------------------------------------------------------------------------
 
     def prepare(self, hooks: QueueHooks, changed: frozenset[str] | None) -> Iterator[None]:
-        """Does in steps what of `set_hooks` with these hooks is linear in all pods; call that next.
+        """Asks in steps what `set_hooks` needs to know of all pods; call that next.
 
-        That is the order by another sort key, and whose gang each pod is, by other plugins that
-        know gangs. Until then all stays by the hooks in force.
+        That is their sort keys, if these make another order, and whose gang each is, if other
+        plugins know gangs. Until then all stays by the hooks in force.
         """
-        self._drop_ahead()
-        before, ahead = self._hooks.own, GuardedHooks(hooks, self._failed)
-        self._ahead = ahead
+        coming = self._coming = self._compared(hooks, changed)
+        while coming.ask(ASKED_AHEAD):
+            yield
+            if self._coming is not coming:
+                return
+
+    def _compared(self, hooks: QueueHooks, changed: frozenset[str] | None) -> ComingHooks:
+        """What is to be asked of hooks that come."""
+        before = self._hooks.own
         reorders = hooks.ordered_by != before.ordered_by
-        if reorders:
-            self._tickets.foresee(lambda one: ahead.sort_key(one.pod, one.queued_at))
         regroups = changed is None or bool(changed & (before.kin_by | hooks.kin_by))
-        if regroups:
-            self._kins.append(Kin(ahead.kin))
-        try:
-            for number, queued in enumerate(list(self) if reorders or regroups else (), 1):
-                if self._pods.get(queued.pod.uid) is queued:
-                    if regroups:
-                        self._kins[-1].put(queued)
-                    if queued.where in _ORDERED:
-                        self._heap_of(queued).place(queued)
-                if not number % ASKED_AHEAD:
-                    yield
-                if self._ahead is not ahead:
-                    return
-            self._is_prepared = True
-        finally:
-            if self._ahead is ahead and not self._is_prepared:
-                self._drop_ahead()
-
-    def _heaps(self) -> Iterator[PodHeap]:
-        yield from (self._active_q, self._backoff_q, self._error_backoff_q)
-        for group in self._parked.groups:
-            yield group.parked
-
-    def _drop_ahead(self) -> None:
-        self._ahead, self._is_prepared = None, False
-        del self._kins[1:]
-        if self._tickets.coming is not None:
-            self._tickets.foresee(None)
-            for heap in self._heaps():
-                heap.stay()
+        return ComingHooks(GuardedHooks(hooks), self, reorders=reorders, regroups=regroups)
 
     def set_hooks(self, hooks: QueueHooks, changed: frozenset[str] | None) -> None:
         """Replaces the hooks; `changed` are the plugins that are not as before, None: all.
 
         Gated pods are tested again; pods that a changed or vanished plugin rejected are queued, as
         will be those in flight. Active pods and those in backoff pass the new gates when they are
-        popped. What was not prepared is done at once.
+        popped. What was not prepared is asked at once.
         """
-        if self._ahead is None or not self._is_prepared or self._ahead.own is not hooks:
-            for _ in self.prepare(hooks, changed):
-                pass
-        assert self._ahead is not None
-        before, self._hooks = self._hooks.own, self._ahead
-        del self._kins[:-1]
-        if hooks.ordered_by != before.ordered_by:
-            for heap in self._heaps():
-                self._over += [one for one in heap.turn() if len(one) > _FREED]
-        self._drop_ahead()
+        coming, self._coming = self._coming, None
+        if coming is None or coming.hooks.own is not hooks:
+            coming = self._compared(hooks, changed)
+        while coming.ask(ASKED_AHEAD):
+            pass
+        before, self._hooks = self._hooks.own, coming.hooks
+        if coming.keys is not None:
+            groups = [group.parked for group in self._parked.groups if not group.alone]
+            for heap in (self._active_q, self._backoff_q, self._error_backoff_q, *groups):
+                heap.reorder(coming.keys)
+        self._kin = coming.kin or self._kin
+        self._kin.kin_of = self._hooks.kin
         self._registrations = Registrations(hooks.hints)
         self._version += 1
-        self._kins[0].kin_of = self._hooks.kin
         if changed is None:
             changed = frozenset({*before.hints, *hooks.hints})
         happening = LoggedEvent(NEW_RULES, changed=changed)
         self._in_flight.record(happening)
-        self._ask_about(happening, self._parked.all())
+        self._ask_about(happening, self._parked.groups)
 
     # ---- reading ---------------------------------------------------------------------------
 
@@ -599,15 +551,9 @@ class SchedulingQueue:
         return queued is not None and not queued.gone
 
     def counts(self) -> dict[SubQueue, int]:
-        """How many pods are where."""
-        found = {
-            SubQueue.ACTIVE: len(self._active_q),
-            SubQueue.BACKOFF: len(self._backoff_q) + len(self._error_backoff_q),
-            SubQueue.UNSCHEDULABLE: len(self._parked.rejected),
-            SubQueue.GATED: len(self._parked.gated),
-            SubQueue.IN_FLIGHT: len(self._in_flight),
-        }
-        return {**found, SubQueue.WAITING: len(self._pods) - sum(found.values())}
+        """How many pods are where. Linear in all pods."""
+        found = Counter([queued.where for queued in self])
+        return {where: found[where] for where in SubQueue}
 
     @property
     def ready(self) -> bool:
@@ -624,7 +570,7 @@ class SchedulingQueue:
 
     def kin(self, key: Hashable) -> Collection[QueuedPod]:
         """The records of pods with a key (`QueueHooks.kin`), in flight or not. Read only."""
-        return self._kins[0].of(key)
+        return self._kin.of(key)
 
     def uids(self) -> frozenset[str]:
         """The UIDs of all pods, in flight or not, but for those deleted meanwhile."""
@@ -671,13 +617,11 @@ class SchedulingQueue:
             self.on_change(queued)
         return queued
 
-    def _failed(self, pod: PodInfo, fault: Exception) -> None:
-        self.on_fault(pod, fault)
-
     def _is_now(self, queued: QueuedPod, pod: PodInfo) -> None:
         queued.pod = pod
-        for kin in self._kins:
-            kin.put(queued)
+        self._kin.put(queued)
+        if self._coming is not None:
+            self._coming.changed(queued)
 
     def _wait_again(self, queued: QueuedPod, failures: int) -> None:
         queued.queued_at = self._clock.time()
@@ -719,17 +663,12 @@ class SchedulingQueue:
         if not waits and queued.first_attempt_at is None:
             queued.first_attempt_at = self._clock.time()
         self._arrive(queued, SubQueue.BACKOFF if waits else SubQueue.ACTIVE, why)
-        self._push(queued)
-
-    def _push(self, queued: QueuedPod) -> None:
         self._heap_of(queued).push(self._active_key(queued), queued)
 
     def _heap_of(self, queued: QueuedPod) -> PodHeap:
-        """That of a pod which is in one of `_ORDERED`."""
+        """That of a pod which is active or backs off."""
         if queued.where is SubQueue.ACTIVE:
             return self._active_q
-        if queued.where is SubQueue.UNSCHEDULABLE:
-            return self._parked.rejected[queued].parked
         return self._error_backoff_q if queued.errors else self._backoff_q
 
     def _admitted(self, queued: QueuedPod, why: str) -> bool:
@@ -742,7 +681,9 @@ class SchedulingQueue:
         plugin, reasons = queued.gating_plugin, queued.gating_reasons
         queued.gating_plugin, queued.gating_reasons = status.plugin, status.reasons
         self._arrive(queued, SubQueue.GATED, why)
-        self._parked.gate(queued, self._hooks.recheck_at(queued.pod, frozenset({status.plugin})))
+        held_by = frozenset({status.plugin})
+        recheck_at = self._hooks.recheck_at(queued.pod, held_by)
+        self._parked.park(queued, (held_by, NO_PLUGINS), queued.pod.uid, (), recheck_at)
         # Reasons with numbers may change with every event, and each report costs a write.
         now = self._clock.monotonic()
         is_told = reasons == status.reasons or now - queued.gated_told_at < _TELL_GATED_AGAIN
@@ -759,6 +700,8 @@ class SchedulingQueue:
             self.on_change(queued)
 
     def _active_key(self, queued: QueuedPod) -> SortKey:
+        if self._coming is not None:  # another time may have brought it here
+            self._coming.changed(queued)
         queued.sort_key = self._hooks.sort_key(queued.pod, queued.queued_at)
         return queued.sort_key
 
@@ -766,8 +709,9 @@ class SchedulingQueue:
 
     def _forget(self, uid: str) -> None:
         queued = self._pods.pop(uid)
-        for kin in self._kins:
-            kin.drop(queued)
+        self._kin.drop(queued)
+        if self._coming is not None:
+            self._coming.gone(queued)
         if self.on_gone is not None:
             self.on_gone(uid)
 
@@ -807,8 +751,9 @@ class SchedulingQueue:
             self._move(queued, wake, why)
             moved += 1
             if queued.where is not SubQueue.GATED:
-                group.out = queued
-                self._out[queued] = group
+                if len(group.parked):
+                    group.out = queued
+                    self._out[queued] = group
                 break
             queued = group.first()
         return moved
@@ -820,8 +765,8 @@ class SchedulingQueue:
             group.out = None
             self._send(group, group.first(), Wake.AFTER_BACKOFF, _CLASS_MOVES)
 
-    def _ask_about(self, happening: LoggedEvent, waiting: list[Group | QueuedPod]) -> int:
-        """Lists the groups and pods to be asked, and asks them, if no others are first."""
+    def _ask_about(self, happening: LoggedEvent, waiting: list[Group]) -> int:
+        """Lists the groups to be asked, and asks them, if no others are first."""
         behind = bool(self._asking)
         self._asking.append((happening, waiting[::-1]))
         if behind:
@@ -840,12 +785,8 @@ class SchedulingQueue:
         while self._asking:
             happening, left = self._asking[0]
             while left:
-                one = left.pop()
                 self.answers += 1
-                if isinstance(one, Group):
-                    moved += self._ask_group(one, happening, snapshot)
-                else:
-                    moved += self._ask_gated(one, happening, snapshot)
+                moved += self._ask_group(left.pop(), happening, snapshot)
                 if self.on_change is not None:  # which may have changed the cluster
                     snapshot = self._snapshot()
                 if self._clock.monotonic() >= until:
@@ -860,23 +801,16 @@ class SchedulingQueue:
         queued = group.first(only)
         if queued is None:
             return 0
-        wake = self._wake_by(happening, queued.pod, (group.plugins, group.pending), snapshot)
+        if queued.where is SubQueue.GATED and happening.changed is not None:
+            wake = Wake.AFTER_BACKOFF  # a gate of others may come first now
+        else:
+            wake = self._wake_by(happening, queued.pod, (group.plugins, group.pending), snapshot)
         return 0 if wake is Wake.NOT else self._wake_group(group, wake, happening.event.label, only)
-
-    def _ask_gated(self, queued: QueuedPod, happening: LoggedEvent, snapshot: Snapshot) -> int:
-        if queued not in self._parked.gated:  # moved or deleted since
-            return 0
-        verdict = frozenset({queued.gating_plugin}), NO_PLUGINS
-        changed = happening.changed is not None
-        if not changed and not self._wake_by(happening, queued.pod, verdict, snapshot):
-            return 0
-        self._move(queued, Wake.AFTER_BACKOFF, happening.event.label)
-        return 1
 
     def _wake_by_own(self, queued: QueuedPod, events: Sequence[ClusterEvent], old: Seen) -> None:
         """Wakes an unschedulable pod if a change of itself may help it."""
         # Its class may have been rejected by other plugins since.
-        group = self._parked.rejected[queued]
+        group = self._parked.pods[queued]
         verdict = queued.unschedulable_plugins | group.plugins, queued.pending_plugins
         asked = queued.pod, old, queued.pod.pod, self._snapshot()
         for event in events:
@@ -889,17 +823,12 @@ class SchedulingQueue:
 
     def _reorder(self, queued: QueuedPod) -> None:
         """Takes the sort key again and moves the pod within its heap if it changed."""
-        # Where hooks have changed since, its key may be of the order before, or have two places.
-        is_known = self._ahead is None and queued.hooks_version == self._version
-        if is_known and self._hooks.sort_key(queued.pod, queued.queued_at) == queued.sort_key:
-            return
-        self._heap_of(queued).remove(queued)
-        self._push(queued)
+        before = queued.sort_key
+        if self._active_key(queued) != before:
+            heap = self._heap_of(queued)
+            heap.remove(queued)
+            heap.push(queued.sort_key, queued)
 
 
 def _backs_off_until(queued: QueuedPod) -> SortKey:
     return (queued.backs_off_until,)
-
-
-def _log_fault(pod: PodInfo, fault: Exception) -> None:
-    log.error("a rule of the queue failed for pod %s: %r", pod.key, fault, exc_info=fault)

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -237,6 +238,18 @@ def test_sets_not_asked_for_longest_are_dropped_and_counted_again(monkeypatch):
     cache.remove_pod("uid-default-p0")
     assert held.counts == {0: 5}
     assert topology.pod_set(None, of[0], terminating=True).counts == {}
+
+
+@pytest.mark.parametrize(("pods", "most"), [(0, 512), (300, 1112)])
+def test_sets_are_as_many_as_pods_may_ask_for(pods, most):
+    cache = Cache()
+    cache.add_node(make_node("n"))
+    for i in range(pods):
+        cache.add_pod(make_pod(f"p{i}"), "n")
+    for i in range(1500):
+        selector = parse_selector(LabelSelector(match_labels={"app": f"a{i}"}))
+        cache.topology.pod_set(None, selector, terminating=False)
+    assert len(cache.topology._sets.sets) == most
 
 
 def test_sets_follow_the_labels_of_namespaces_pod_by_pod():

@@ -436,18 +436,18 @@ class QueueMachine(RuleBasedStateMachine):
     def indexes_are_whole(self) -> None:
         q = self.queue
         heaps = [*q._active_q, *q._backoff_q, *q._error_backoff_q]
-        everywhere = [*heaps, *q._parked.rejected, *q._parked.gated]
+        everywhere = [*heaps, *q._parked.pods]
         assert len(everywhere) == len(set(everywhere)) == len([*q.pending()])
-        rejected = {
+        parked = q._parked.pods
+        by = {
             plugin: {queued for group in groups for queued in group.parked}
-            for plugin, groups in q._parked._rejected_by.items()
+            for plugin, groups in q._parked._by.items()
         }
-        for parked, by in ((q._parked.rejected, rejected), (q._parked.gated, q._parked._gated_by)):
-            assert set().union(*by.values()) == set(parked)
-            assert all(by.values())
-            since = [queued.parked_at for queued in parked]
-            assert since == sorted(since)
-        assert rejected.keys() <= self.hints.keys()
+        assert set().union(*by.values()) == set(parked)
+        assert all(by.values())
+        since = [queued.parked_at for queued in parked]
+        assert since == sorted(since)
+        assert by.keys() <= self.hints.keys()
         if not q._in_flight:
             assert not q._in_flight._log
         assert all(queued.where is not SubQueue.IN_FLIGHT for queued in everywhere)
