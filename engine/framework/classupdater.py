@@ -20,7 +20,6 @@ from engine.framework.groupedchoice import GroupedChoice
 from engine.framework.interface import MAX_SCORE, Joint, Normalization, Scope, Scores
 from engine.framework.keycolumn import (
     NOWHERE,
-    TIE_MASK,
     KeyColumn,
     Lookup,
     OutOfRange,
@@ -35,7 +34,6 @@ from engine.framework.runner import (
     PreFiltered,
     Said,
     Scoring,
-    by_top,
     count_of,
 )
 from engine.framework.snapshot import BoolColumn, Cause, IntColumn, Rows, Snapshot
@@ -146,12 +144,11 @@ class ClassUpdater:
     def _caught_up(self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Brings the keys up to the snapshot; False if plugins have to be asked about all rows."""
         place = keys.place
-        if keys.bad is not None:  # a plugin that raised may have an answer now
+        # A plugin that raised may have an answer now.
+        if keys.bad is not None or place.layout != snapshot.layout:
             place.forget()
             return False
         try:
-            if place.layout != snapshot.layout and not self._relaid(keys, snapshot):
-                return False
             if keys.versions and not self._current(keys.versions, snapshot):
                 place.forget()
                 return False
@@ -170,29 +167,6 @@ class ClassUpdater:
         if not done:
             place.forget()
         return done
-
-    def _relaid(self, keys: KeyColumn, snapshot: Snapshot) -> bool:
-        """Nodes came or went: keys of the other rows stay; False if all rows must be asked.
-
-        INVARIANT: rows that were added, freed or reused are among the changes since.
-        """
-        new = snapshot.nodes.size - len(keys.column)
-        if keys.place.layout < 0 or keys.allowed is not None or keys.lookups:
-            return False
-        ties = self.ties.of(snapshot)
-        column = keys.column
-        if new < 0 or snapshot.changes_since(keys.place.generation) is None:
-            return False
-        if keys.ties != self.ties.version:
-            turned = (column & ~TIE_MASK) | (ties[: len(column)] ^ keys.offset)
-            np.copyto(column, turned, where=column >= 0)
-            keys.ties = self.ties.version
-        if new:
-            column = np.concatenate((column, np.full(new, NOWHERE)))
-        keys.put(column)
-        keys.row = keys.unfit = None
-        keys.place.layout = snapshot.layout
-        return True
 
     def keys_of(self, keys: KeyColumn, snapshot: Snapshot, totals: Scores, rows: Rows) -> IntColumn:
         """Keys of rows with these total scores, which it overwrites."""
@@ -236,10 +210,10 @@ class _Asking(msgspec.Struct, eq=False):
             return False
         if not union & keys.causes and union != _ANY:
             return True
-        keys.unfit, keys.at = None, self.snapshot
+        keys.unfit = None
         try:
             joint = keys.joint
-            if joint is None or len(rows) > _FEW_ROWS:
+            if joint is None or not keys.single or len(rows) > _FEW_ROWS:
                 return self._update_rows(np.asarray(rows))
             if isinstance(rows, tuple):
                 return self._update_row(joint, rows[0])
@@ -247,15 +221,13 @@ class _Asking(msgspec.Struct, eq=False):
             return all(each)
         except Exception:  # noqa: BLE001 - the full pass names the plugin, or succeeds
             return False
-        finally:
-            keys.at = None  # with it old samples and texts would stay, as long as the class
 
     def _update_row(self, joint: Joint, r: int) -> bool:
         keys = self.keys
         row = keys.row
         if row is None:
             ties = self.by.ties.of(self.snapshot)
-            row = keys.row = row_of(keys, joint, self.pod, self.snapshot, ties)
+            row = keys.row = row_of(keys, joint, self.snapshot, ties)
         cells = keys.cells
         old, new = cells[r], row(r)
         if new is None:
@@ -267,7 +239,7 @@ class _Asking(msgspec.Struct, eq=False):
                 keys.log.append(~r if flips else r)
             if flips:
                 keys.feasible += 1 if old < 0 else -1
-                return _stands(keys, (r,) if old < 0 else (), () if old < 0 else (r,))
+                return not keys.lookups
         return True
 
     def _update_rows(self, rows: NDArray[np.intp]) -> bool:
@@ -284,20 +256,16 @@ class _Asking(msgspec.Struct, eq=False):
                 keys.log.append(row)
         if _YES not in moved.tobytes():
             return True
-        came, went = rows[moved & (before < 0)], rows[moved & (after < 0)]
-        keys.feasible += len(came) - len(went)
-        return _stands(keys, came.tolist(), went.tolist())
+        keys.feasible += int(np.count_nonzero(after >= 0)) - int(np.count_nonzero(before >= 0))
+        return not keys.lookups
 
     def _shared_moved(self) -> bool:
-        """Refreshes what is shared; True if the keys have to be made anew.
-
-        INVARIANT: if one class refreshes what is shared, the others notice by the stamp.
-        """
+        """Refreshes what is shared; True if scores are equal on all nodes no longer."""
         self.keys.row = None
         for one in self.keys.asked():
             if one.shared is not None:
                 self._refresh(one.shared, one)
-        return self.keys.stamp() != self.keys.shared_stamp
+        return any(one.shared and not one.shared.uniform for one in self.keys.uniform)
 
     # ---- all rows ----------------------------------------------------------------------------
 
@@ -336,14 +304,14 @@ class _Asking(msgspec.Struct, eq=False):
         else:
             keys.put(np.full(size, NOWHERE))
             keys.column[rows] = fresh
-        keys.ties = self.by.ties.version
         if like is None:
-            keys.shared_stamp = keys.stamp()
             keys.causes = keys.shared_causes = 0
             for one in keys.asked():
                 causes = int(one.result.causes)
                 keys.causes |= causes
                 keys.shared_causes |= causes if one.shared is not None else 0
+            others: list[Filtering | Scoring] = [*keys.filters, *keys.scorers]
+            keys.single = keys.joint is not None and None not in [one.shared for one in others]
         keys.place.layout, keys.place.generation = snapshot.layout, snapshot.generation
 
     def _with_shared(self, of: _Asked, point: str) -> _Asked:
@@ -415,38 +383,11 @@ class _Asking(msgspec.Struct, eq=False):
                 continue
             elif wide:
                 keys.late |= {scoring.name}
-            elif _of_rows(scoring):
-                self._normalize(scoring, feasible)
             else:
                 self._of_feasible(scoring, feasible)
 
-    def _normalize(self, scoring: Scoring, feasible: BoolColumn) -> None:
-        """Adds raw scores of rows, normalised by the highest of the feasible ones."""
-        keys, snapshot, runner = self.keys, self.snapshot, self.by.runner
-        shared, how = scoring.shared, scoring.result.normalization
-        if shared is None:
-            keys.touched |= int(scoring.result.causes)
-            raw = runner.raw(scoring, self.pod, snapshot, slice(0, snapshot.nodes.size))
-            if raw is None:
-                return
-            raw = raw.copy()
-        else:
-            raw = shared.column
-        among = raw[feasible]
-        top = float(among.max(initial=0.0))
-        fresh = None if shared is None else shared.normal.get(top)
-        if among.min(initial=0.0) < 0:
-            keys.bad = runner.out_of_range(scoring.name)
-        if fresh is None:
-            # Infeasible rows may be above the top: once feasible they need a key as well.
-            fresh = np.clip(by_top(how, raw, top), 0.0, MAX_SCORE)
-            if shared is not None:
-                shared.keep(top, fresh)
-        many = int(np.count_nonzero(among == top))
-        keys.lookups.append(Lookup(scoring, fresh, scoring.weight, raw, top, many))
-
     def _of_feasible(self, scoring: Scoring, feasible: BoolColumn) -> None:
-        """Adds scores that the plugin gives to the feasible nodes."""
+        """Adds scores of the feasible nodes, which are normalised over these or seen together."""
         keys, snapshot, result = self.keys, self.snapshot, scoring.result
         runner, sharing = self.by.runner, self.by.sharing
         keys.touched |= int(result.causes)
@@ -457,7 +398,7 @@ class _Asking(msgspec.Struct, eq=False):
         found = sharing.scores.get(kept_as)
         if found is None:
             try:
-                raw = runner.raw(scoring, self.pod, snapshot, rows)
+                raw = self._raw(scoring, rows)
                 scores = None if raw is None else runner.normalized(scoring, raw)
             except PluginError as error:
                 keys.bad = error
@@ -516,12 +457,14 @@ class _Asking(msgspec.Struct, eq=False):
             totals += part if lookup.weight == 1 else part * lookup.weight
         return totals
 
-    def _baked(self, scoring: Scoring, passed: BoolColumn) -> Scores | None:
-        raw: Scores | None
+    def _raw(self, scoring: Scoring, rows: Rows) -> Scores | None:
         if scoring.shared is None:
-            raw = self.by.runner.raw(scoring, self.pod, self.snapshot, self.rows)
-        else:
-            raw = scoring.shared.column[self.rows]
+            return self.by.runner.raw(scoring, self.pod, self.snapshot, rows)
+        raw: Scores = scoring.shared.column[rows]
+        return raw
+
+    def _baked(self, scoring: Scoring, passed: BoolColumn) -> Scores | None:
+        raw = self._raw(scoring, self.rows)
         if raw is None or not len(raw):
             return None
         if np.minimum.reduce(raw) < 0 or np.maximum.reduce(raw) > MAX_SCORE:
@@ -541,11 +484,6 @@ class _Asking(msgspec.Struct, eq=False):
         if failed is not None:
             np.putmask(found, failed, NOWHERE)
         return found
-
-
-def _stands(keys: KeyColumn, came: Any, went: Any) -> bool:  # noqa: ANN401 - rows
-    """Whether the scores that depend on the feasible nodes still hold."""
-    return all(lookup.stands(came, went) for lookup in keys.lookups)
 
 
 def _is_plain(scoring: Scoring) -> bool:

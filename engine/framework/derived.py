@@ -19,7 +19,6 @@ from engine.framework.snapshot import Cause, Rows, Snapshot
 
 _ANY: Final = int(Cause.ANY)
 _POD: Final = int(Cause.POD)
-_MOST_EXTREMA: Final = 16
 _MOST_SCORES: Final = 256
 _BYTES_OF_SCORES: Final = 32 << 20
 Changes = tuple[NDArray[np.intp], NDArray[np.integer]]
@@ -65,10 +64,6 @@ class Shared:
     place: LogPosition = field(default_factory=LogPosition)
     uniform: bool = True
     """All True, or all 0."""
-    answers: int = 0
-    """Counts changes."""
-    normal: dict[float, Scores] = field(default_factory=dict)
-    """Normalised scores by the extremum; see `keep`."""
 
     def at(self, snapshot: Snapshot) -> bool:
         """Whether the column is current."""
@@ -90,8 +85,6 @@ class Shared:
             self.place.forget()
             raise
         if moved:
-            self.answers += 1
-            self.normal.clear()
             is_mask = self.column.dtype == np.bool_
             self.uniform = bool(self.column.all()) if is_mask else not self.column.any()
 
@@ -113,12 +106,6 @@ class Shared:
             return False
         self.column[rows] = fresh
         return True
-
-    def keep(self, extremum: float, column: Scores) -> None:
-        """Keeps scores normalised by an extremum, a few: each class may have its own extremum."""
-        if len(self.normal) >= _MOST_EXTREMA:
-            self.normal.clear()
-        self.normal[extremum] = column
 
 
 class Sharing:

@@ -15,10 +15,10 @@ Made by `classes`, filled and kept up to date by `classupdater`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,6 @@ from engine.framework.interface import MAX_SCORE, Joint, Scores
 from engine.framework.runner import Dependency, Scoring
 from engine.framework.snapshot import IntColumn, Snapshot
 from engine.framework.trials import Filtering
-from engine.pods.podinfo import PodInfo
 
 TIE_BITS: Final = 20
 TIE_MASK: Final = (1 << TIE_BITS) - 1
@@ -43,47 +42,35 @@ class Ties:
     """The order of nodes with equal scores: (N,) the place of each row, by a hash of its name.
 
     Equal in every process, whatever the order in which nodes came. Each class of pods turns it in
-    its own way, by an exclusive or. `version` counts changes of the places of existing rows.
+    its own way, by an exclusive or.
     """
 
     def __init__(self) -> None:
-        self.places: IntColumn = np.empty(0, dtype=np.int64)
-        self.version = 0
+        self._places: IntColumn = np.empty(0, dtype=np.int64)
         self._stamp = (-1, -1)
-        self._order = np.empty(0, dtype=np.intp)
 
     def of(self, snapshot: Snapshot) -> IntColumn:
         """The places as of the snapshot."""
         stamp = snapshot.layout, snapshot.nodes.size
         if stamp != self._stamp:
-            self._order = _order(snapshot, self._order)
-            before, self.places = self.places, _places(snapshot, self._order)
-            if not np.array_equal(before, self.places[: len(before)]):
-                self.version += 1
-            self._stamp = stamp
-        return self.places
+            self._places, self._stamp = _places(snapshot), stamp
+        return self._places
 
 
-def _order(snapshot: Snapshot, before: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The rows of nodes by hash; what is nearly in order, as it was before, is sorted quickly."""
-    left = snapshot.nodes.present.copy()
-    kept = before[left[before]]
-    left[kept] = False
-    rows = np.concatenate((kept, np.flatnonzero(left)))
-    return rows[np.argsort(snapshot.nodes.tie_keys[rows], kind="stable")]
-
-
-def _places(snapshot: Snapshot, order: NDArray[np.intp]) -> IntColumn:
+def _places(snapshot: Snapshot) -> IntColumn:
     """The first bits of the hash, or the next free place: a node that comes moves few others.
 
     Nodes beyond 2^20 share places. Rows without a node have any.
     """
-    number = np.arange(len(order))
-    first = snapshot.nodes.tie_keys[order] >> np.uint64(_HASH_BITS - TIE_BITS)
+    rows = np.flatnonzero(snapshot.nodes.present)
+    keys = snapshot.nodes.tie_keys[rows]
+    order = keys.argsort(kind="stable")
+    number = np.arange(len(rows))
+    first = keys[order] >> np.uint64(_HASH_BITS - TIE_BITS)
     placed = np.maximum.accumulate(first.astype(np.int64) - number) + number
     placed = np.minimum(placed, TIE_MASK - number[::-1])
     places = np.zeros(snapshot.nodes.size, dtype=np.int64)
-    places[order] = np.maximum(placed, 0)
+    places[rows[order]] = np.maximum(placed, 0)
     return places
 
 
@@ -115,36 +102,12 @@ class OutOfRange(Exception):  # noqa: N818 - ends an update, and is no fault of 
     """A score of a feasible node is outside 0..100."""
 
 
-@dataclass(slots=True, eq=False)
-class Lookup:
-    """A column of scores that depend on the set of feasible nodes."""
+class Lookup(NamedTuple):
+    """A column of scores that hold for this set of feasible nodes; 0 on all others."""
 
     scoring: Scoring
     column: Scores
     weight: float
-    raw: Scores | None = None
-    """The raw scores of rows that were normalised; None: the plugin scored the feasible nodes."""
-    top: float = 0.0
-    """The highest raw score of a feasible node, by which they were normalised."""
-    many: int = 0
-    """How many feasible nodes have that score."""
-
-    def stands(self, came: Iterable[int], went: Iterable[int]) -> bool:
-        """Whether it still holds after rows became feasible (`came`) or ceased to be (`went`)."""
-        raw, top = self.raw, self.top
-        if raw is None:
-            return False
-        for row in came:
-            if raw[row] > top:
-                return False
-            self.many += bool(raw[row] == top)
-        for row in went:
-            self.many -= bool(raw[row] == top)
-        return self.many > 0 or top == 0.0
-
-
-At = Callable[[], Snapshot]
-"""The snapshot of the cycle that asks."""
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
@@ -153,8 +116,6 @@ class KeyColumn:
 
     offset: int
     """How it turns the order of ties."""
-    ties: int = 0
-    """The version of the order of ties that is in the keys."""
     fills: int = 0
     """How often plugins were asked about all rows."""
     place: LogPosition = field(default_factory=LogPosition)
@@ -172,6 +133,8 @@ class KeyColumn:
     """The other filters by row."""
     scorers: list[Scoring] = field(default_factory=list)
     lookups: list[Lookup] = field(default_factory=list)
+    single: bool = False
+    """Whether the joint and columns alone tell the key of a row; see `row_of`."""
     uniform: list[Scoring] = field(default_factory=list)
     """Scores that are equal on all nodes; they are in `base`."""
     late: frozenset[str] = frozenset()
@@ -187,8 +150,6 @@ class KeyColumn:
     """Rows whose key changed, as ~row if feasibility did, too; None: nobody reads it."""
     shared_causes: int = 0
     """Changes of a row that can change what is shared with other columns."""
-    shared_stamp: int = 0
-    """The `stamp` with which the keys were made."""
     feasible: int = 0
     unfit: Rejections | None = None
     """Why no node is feasible, until something changes that matters to it."""
@@ -198,13 +159,6 @@ class KeyColumn:
     """To be raised once scores are needed."""
     row: Callable[[int], int | None] | None = None
     """See `row_of`; None: to be made."""
-    at: Snapshot | None = None
-    """The snapshot that `row` asks about."""
-
-    def now(self) -> Snapshot:
-        """The snapshot to which it is brought up."""
-        assert self.at is not None
-        return self.at
 
     def put(self, column: IntColumn) -> None:
         """All keys may be others now."""
@@ -216,34 +170,28 @@ class KeyColumn:
         """Looks at filters and scores in the same places, those of the joint aside."""
         self.by_row, self.scorers, self.uniform = like.by_row, like.scorers, like.uniform
         self.base, self.causes, self.late = like.base, like.causes, like.late
-        self.touched, self.lookups = like.touched, []
-        self.shared_causes, self.shared_stamp = like.shared_causes, like.shared_stamp
+        self.single, self.touched, self.lookups = like.single, like.touched, []
+        self.shared_causes = like.shared_causes
 
     def asked(self) -> list[Filtering | Scoring]:
         """All filters and scores that are in the keys."""
         lookups = [lookup.scoring for lookup in self.lookups]
         return [*self.by_row, *self.joint_scorers, *self.scorers, *self.uniform, *lookups]
 
-    def stamp(self) -> int:
-        """Changes when all keys have to be made anew because of what classes share."""
-        shared = [lookup.scoring.shared for lookup in self.lookups]
-        odd = [one for one in self.uniform if one.shared is not None and not one.shared.uniform]
-        return sum([one.answers for one in shared if one is not None]) + len(odd)
-
 
 def row_of(
-    keys: KeyColumn, joint: Joint, pod: PodInfo, snapshot: Snapshot, ties: IntColumn
+    keys: KeyColumn, joint: Joint, snapshot: Snapshot, ties: IntColumn
 ) -> Callable[[int], int | None]:
-    """A function from a row to its key; None where only the full pass can tell.
+    """A function from a row to its key, if `single`; None where the plugins have to be asked.
 
     Valid while `layout`, what is shared and the look-ups stay.
     """
     masks = _masks(keys, snapshot)
-    checks = [_check(f, pod, keys.now) for f in keys.filters if f.shared is None]
     # Sums of ints are faster.
     scores = [
-        (int(s.weight) if s.weight == int(s.weight) else s.weight, _score(s, pod, keys.now))
-        for s in keys.scorers
+        (int(one.weight) if one.weight == int(one.weight) else one.weight, one.shared.column.data)
+        for one in keys.scorers
+        if one.shared is not None
     ]
     lookups = [(one.weight, one.column.data) for one in keys.lookups]
     turn, places = keys.offset, ties.data
@@ -258,11 +206,11 @@ def row_of(
             return None
         if total < 0:
             return NOWHERE
-        for check in checks:
-            if not check(r):
-                return NOWHERE
-        for weight, score in scores:
-            total += weight * _inside(score(r))
+        for weight, cells in scores:
+            score = cells[r]
+            if not 0 <= score <= MAX_SCORE:
+                return None
+            total += weight * score
         for weight, cells in lookups:
             total += weight * cells[r]
         return (int(total * FRACTION) << TIE_BITS) | (places[r] ^ turn)
@@ -279,37 +227,6 @@ def _masks(keys: KeyColumn, snapshot: Snapshot) -> list[memoryview[Any]]:
         allowed[keys.allowed] = True
         masks.append(allowed.data)
     return masks
-
-
-def _inside(score: float) -> float:
-    if not 0 <= score <= MAX_SCORE:
-        raise OutOfRange
-    return score
-
-
-def _check(filtering: Filtering, pod: PodInfo, at: At) -> Callable[[int], bool]:
-    ask, state = filtering.points.filter, filtering.result.state
-    assert ask is not None
-
-    def check(r: int) -> bool:
-        passed = ask(state, pod, at(), np.array([r], dtype=np.intp)).passed
-        return passed is None or bool(passed[0])
-
-    return check
-
-
-def _score(scoring: Scoring, pod: PodInfo, at: At) -> Callable[[int], float]:
-    if scoring.shared is not None:
-        cells: memoryview[Any] = scoring.shared.column.data
-        return cells.__getitem__
-    ask, state = scoring.points.score, scoring.result.state
-    assert ask is not None
-
-    def score(r: int) -> float:
-        scores = ask(state, pod, at(), np.array([r], dtype=np.intp))
-        return 0.0 if scores is None else float(scores[0])
-
-    return score
 
 
 def steps_of(totals: Scores) -> IntColumn:
