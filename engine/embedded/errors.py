@@ -99,9 +99,8 @@ def not_allowed() -> ApiError:
     return ApiError(405, "MethodNotAllowed", message, {})
 
 
-def unsupported_media_type() -> ApiError:
+def unsupported_media_type(message: str = "415: Unsupported Media Type") -> ApiError:
     """The body is of a kind that is not read here."""
-    message = "415: Unsupported Media Type"
     return ApiError(415, "UnsupportedMediaType", message, {})
 
 

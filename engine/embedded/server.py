@@ -34,6 +34,10 @@ STRATEGIC = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
 HEALTH = frozenset({"healthz", "livez", "readyz"})
 TRUE = frozenset({"1", "true", "True"})
+_NO_PROTOBUF = (
+    "the embedded cluster reads JSON only; give kubectl create --dry-run=client --output=yaml,"
+    " and that to kubectl apply --filename=-"
+)
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -360,7 +364,7 @@ async def _body(request: web.BaseRequest) -> bytes:
             message = f"Request entity too large: limit is {BODY_BYTES}"
             raise ApiError(413, "RequestEntityTooLarge", message)
     if request.content_type == PROTOBUF and body:
-        return _encode(kubectl.decode(bytes(body)))
+        raise errors.unsupported_media_type(_NO_PROTOBUF)
     return bytes(body)
 
 
