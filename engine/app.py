@@ -121,6 +121,8 @@ class App:
             Recorder(options.journal, self._signal_ids) if options.journal is not None else None
         )
         self.cache: Cache = Cache() if self._recorder is None else self._recorder.cache
+        if self._recorder is not None:  # they name the plugins, whose kinds come before any policy
+            self._recorder.rules("", {}, self._recorded_settings())
         self.signals = SignalStore(clock=clock)
         self._worlds = worlds_of(self.settings.berth)
         self._profiles = make_profiles(self.settings)
@@ -324,8 +326,6 @@ class App:
             scheduler.observe(self._recorder.placed)
             scheduler.observe_acts(self._recorder.acted)
             scheduler.placement.slices_observers.append(self._recorder.sliced)
-            if not with_source:
-                self._recorder.rules("", {}, self._recorded_settings())
         noting = (self._note_why,) if self._options.why else ()
         for observer in (self.records.placed, *noting, *self._hooks.observers):
             scheduler.observe(observer)

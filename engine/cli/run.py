@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Mapping
+from contextlib import ExitStack, suppress
 from importlib import import_module
 from io import FileIO
 from pathlib import Path
@@ -18,9 +19,9 @@ import click
 from engine import __version__
 from engine.cli import options, runflags
 from engine.cli.logs import log_of_a_process
-from engine.cli.loop import run_until_told
-from engine.cli.refusals import reported
-from engine.cli.settings import ELECTION, with_flags
+from engine.cli.loop import on_signal, run_until_told
+from engine.cli.refusals import of_file, reported
+from engine.cli.settings import ELECTION, warn_of_folder, with_flags
 from engine.clock import SystemClock
 from engine.configuration.settings import ConfigError, Settings, load
 from engine.garbage import seldom
@@ -33,9 +34,11 @@ from engine.serving.certificates import CertificateError
 from engine.serving.server import ListenError
 from engine.tasks import unless
 
-_RUNNING: Final = "engine.cli.running"
-"""Imported while the API server makes the long lists."""
+_APP: Final = "engine.app"
+"""Imported, with all that a scheduler is made of, while the API server makes the long lists."""
 _HEAD_START_SECONDS: Final = 0.5
+_WHY: Final = 5
+"""The level of the log from which it says why of every pod, however many there are."""
 _LOG = logging.getLogger("engine")
 
 
@@ -75,7 +78,7 @@ def command(
     log_of_a_process(verbosity, as_json=logging_format == "json")
     settings = with_flags(load(config), flags)
     if write_config_to:
-        import_module(_RUNNING).write_config(settings, config, flags, write_config_to)
+        _write_config(settings, config, flags, write_config_to)
         return
 
     async def run(stop: asyncio.Event) -> None:
@@ -84,8 +87,9 @@ def command(
             # To import leaves the loop little time: what is quickly sent is sent before.
             await asyncio.wait({connecting}, timeout=_HEAD_START_SECONDS)
             with seldom():  # in a thread, for meanwhile the loop reads what the server answers
-                running = await asyncio.to_thread(import_module, _RUNNING)
-            await running.run(settings, config, flags, record, verbosity, stop, connecting)
+                await asyncio.to_thread(import_module, _APP)
+            _tried(settings, config, flags)  # before a journal is overwritten
+            await _run(settings, flags, record, verbosity, stop, connecting)
         finally:
             connecting.cancel()
             await asyncio.gather(connecting, return_exceptions=True)
@@ -108,6 +112,60 @@ async def _connected(
     if session is not None and not settings.delay_cache:
         await unless(stop, ask_ahead(session, resources.pods(), resources.NODES))
     return session
+
+
+async def _run(
+    settings: Settings,
+    flags: Mapping[str, Any],
+    record: Path | None,
+    verbosity: int,
+    stop: asyncio.Event,
+    connecting: Awaitable[Session | None],
+) -> None:
+    from engine.app import App, RunOptions
+
+    warn_of_folder(settings.berth.policies.dir)
+    serving = runflags.server_options(flags)
+    with ExitStack() as open_files:
+        journal: FileIO | None = None
+        if record:
+            with of_file(record, "written"):
+                journal = open_files.enter_context(open_private(record))
+        asked = RunOptions(settings, flags["kubeconfig"], journal, verbosity >= _WHY, serving)
+        app = App(asked, clock=SystemClock())
+        with on_signal(app.comparer.ask, signal.SIGUSR2):
+            await app.run(stop, connecting)
+
+
+def _write_config(
+    settings: Settings, config: str | None, flags: Mapping[str, Any], path: Path
+) -> None:
+    import yaml
+
+    from engine.endpoints import configuration
+    from engine.text.documents import Dumper
+
+    _tried(settings, config, flags)
+    documents = configuration(settings).values()
+    with of_file(path, "written"):
+        path.write_text(yaml.dump_all(documents, Dumper=Dumper, sort_keys=False), "utf-8")
+
+
+def _tried(settings: Settings, config: str | None, flags: Mapping[str, Any]) -> None:
+    """Tells what has no effect.
+
+    Raises:
+        ConfigError: it cannot be run so.
+    """
+    from engine.extenders.client import Extenders
+    from engine.plugins import out_of_tree
+    from engine.plugins.profiles import make_profiles
+
+    notes = [*runflags.notes(flags)]
+    notes += out_of_tree.notes(make_profiles(settings, config))
+    Extenders(settings.extenders)  # their certificates are read
+    for note in (*(f"{config}: {one}" for one in settings.notes), *notes):
+        _LOG.warning("%s", note)
 
 
 def open_private(path: Path) -> FileIO:

@@ -11,8 +11,7 @@ from random import Random
 from typing import Any
 
 from engine.clock import Clock
-from engine.embedded import errors
-from engine.embedded.errors import Object, bad_request, forbidden, invalid
+from engine.embedded.errors import ApiError, Object, conflict, invalid, not_found
 from engine.embedded.resources import BY_PLURAL, Resource
 from engine.embedded.store import Collection, Key, Store, Version
 
@@ -60,7 +59,7 @@ class Api:
         """
         found = self.collection(resource).items.get((namespace, name))
         if found is None:
-            raise errors.not_found(resource.group, resource.plural, name)
+            raise not_found(resource.title, name)
         return found
 
     def create(self, resource: Resource, namespace: str, item: Object) -> Version:
@@ -74,11 +73,11 @@ class Api:
         item["metadata"] = metadata
         name = metadata["name"]
         if namespace and ("", namespace) not in self.store.collection("namespaces").items:
-            raise errors.not_found("", "namespaces", namespace)
+            raise not_found("namespaces", namespace)
         _check_name(resource, metadata)
         _check_object(resource, item)
         if (namespace, name) in self.collection(resource).items:
-            raise errors.already_exists(resource.group, resource.plural, name)
+            raise ApiError(409, f'{resource.title} "{name}" already exists', "AlreadyExists")
         item = self._default(resource, item)
         version = self.store.add(resource.plural, (namespace, name), item)
         if resource.plural == "events":
@@ -95,10 +94,7 @@ class Api:
         item = resource.to_stored(_typed(resource, item))
         metadata = item.get("metadata") or {}
         if metadata.get("name", name) != name:
-            given = metadata["name"]
-            raise errors.bad_request(
-                f"the name of the object ({given}) does not match the name on the URL ({name})"
-            )
+            raise ApiError(400, "the name of the object does not match the name on the URL")
         old = self.get(resource, *key)
         _check_uid(resource, old, metadata)
         return self._update(resource, key, old, item, subresource)
@@ -113,15 +109,12 @@ class Api:
         """
         old = self.get(resource, *key)
         if not isinstance(patch, dict):
-            raise errors.bad_request("a patch must be a JSON object")
+            raise ApiError(400, "a patch must be a JSON object")
         patched = merge(resource.from_stored(old.object), patch, strategic=strategic)
         item = resource.to_stored(_typed(resource, patched))
         for field in ("uid", "name"):
-            given = item["metadata"].get(field)
-            if given != old.metadata[field]:
-                message = f'Invalid value: "{given}": field is immutable'
-                cause = (f"metadata.{field}", "FieldValueInvalid", message)
-                raise errors.invalid(resource.group, resource.kind, key[1], [cause])
+            if item["metadata"].get(field) != old.metadata[field]:
+                raise invalid(resource.kind, key[1], f"metadata.{field}: field is immutable")
         return self._update(resource, key, old, item, subresource)
 
     def delete(self, resource: Resource, key: Key, options: Object) -> Version:
@@ -134,13 +127,7 @@ class Api:
             ApiError: 404 or 409.
         """
         old = self.get(resource, *key)
-        wanted, uid = (options.get("preconditions") or {}).get("uid"), old.metadata["uid"]
-        if wanted and wanted != uid:
-            why = (
-                f"the UID in the precondition ({wanted}) does not match the UID in record ({uid})."
-                " The object might have been deleted and then recreated"
-            )
-            raise errors.conflict(resource.group, resource.kind, key[1], why)
+        _check_uid(resource, old, options.get("preconditions") or {})
         grace = self._grace(resource, old, options.get("gracePeriodSeconds"))
         if grace:
             if "deletionTimestamp" in old.metadata:
@@ -167,7 +154,7 @@ class Api:
         _check_uid(BY_PLURAL["pods"], pod, metadata)
         spec: Object = pod.object["spec"]
         if why := _cannot_be_bound(name, pod.metadata, spec):
-            raise errors.conflict("", "pods/binding", name, why)
+            raise conflict("pods/binding", name, why)
         node = self.store.collection("nodes").items.get(("", target["name"]))
         given = {name: metadata.get(name) or {} for name in ("labels", "annotations")}
         given["labels"] = given["labels"] | _topology(node)
@@ -194,17 +181,12 @@ class Api:
     def _new_metadata(self, resource: Resource, namespace: str, given: Object) -> Object:
         metadata = {key: value for key, value in given.items() if key not in _SERVER_SET}
         if metadata.get("namespace", namespace) != namespace:
-            raise errors.bad_request(
-                "the namespace of the provided object does not match the namespace sent on the "
-                "request"
-            )
+            raise ApiError(400, "the namespace of the object does not match that of the request")
         if not metadata.get("name") and metadata.get("generateName"):
             letters = "".join(self._random.choices(NAME_LETTERS, k=5))
             metadata["name"] = metadata["generateName"] + letters
         if not metadata.get("name"):
-            message = "Required value: name or generateName is required"
-            cause = ("metadata.name", "FieldValueRequired", message)
-            raise errors.invalid(resource.group, resource.kind, "", [cause])
+            raise invalid(resource.kind, "", "metadata.name: name or generateName is required")
         if resource.namespaced:
             metadata["namespace"] = namespace
         if resource.has_generation:
@@ -236,7 +218,8 @@ class Api:
         metadata = item.get("metadata") or {}
         revision = metadata.get("resourceVersion") or str(old.revision)
         if revision != str(old.revision):
-            raise errors.conflict(resource.group, resource.plural, key[1], _STALE)
+            why = "the object has been modified; apply your changes to the latest version"
+            raise conflict(resource.title, key[1], why)
         if "status" in resource.subresources:  # spec and status have doors of their own
             shut = "spec" if subresource else "status"
             item = {key: value for key, value in item.items() if key != shut}
@@ -275,9 +258,6 @@ class Api:
             self.store.remove("events", next(iter(items)))
 
 
-_STALE = (
-    "the object has been modified; please apply your changes to the latest version and try again"
-)
 _SERVER_SET = (
     *("uid", "creationTimestamp", "resourceVersion", "deletionTimestamp"),
     *("deletionGracePeriodSeconds", "generation", "managedFields", "selfLink"),
@@ -287,51 +267,28 @@ _SERVER_SET = (
 def _typed(resource: Resource, item: Object) -> Object:
     """The item with its type spelt out, in front (the API server fills both in)."""
     if not isinstance(item, dict):
-        raise errors.bad_request(f"the object provided is no {resource.kind}")
+        raise ApiError(400, f"the object provided is no {resource.kind}")
     kind = item.get("kind") or resource.kind
     version = item.get("apiVersion") or resource.api_version
-    if kind != resource.kind:
-        raise errors.bad_request(
-            f'{kind} in version "{version}" cannot be handled as a {resource.kind}: converting '
-            f"({version}.{kind}) to ({resource.kind}): unknown conversion"
-        )
-    if version != resource.api_version:
-        raise errors.bad_request(
-            f"the API version in the data ({version}) does not match the expected API version "
-            f"({resource.api_version})"
-        )
+    if (kind, version) != (resource.kind, resource.api_version):
+        raise ApiError(400, f"{kind} of {version} is not {resource.kind} of {resource.api_version}")
     typed: Object = {"kind": kind, "apiVersion": version, "metadata": {}}
     return typed | {key: value for key, value in item.items() if value is not None}
 
 
 def _check_uid(resource: Resource, old: Version, given: Object) -> None:
     """The write is meant for this object, if it says for which."""
-    uid, meta = given.get("uid"), old.metadata
-    if uid and uid != meta["uid"]:
-        name, space = meta["name"], meta.get("namespace", "")
-        key = "/".join(part for part in ("/registry", resource.plural, space, name) if part)
-        why = (
-            f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, "
-            f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
-            f"UID in object meta: {meta['uid']}"
-        )
-        raise errors.conflict(resource.group, resource.plural, name, why)
+    wanted, found = given.get("uid"), old.metadata["uid"]
+    if wanted and wanted != found:
+        why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+        raise conflict(resource.title, old.metadata["name"], why)
 
 
 def _check_binding(name: str, metadata: Object, target: Object) -> None:
     if metadata.get("name", name) != name:
-        raise errors.bad_request("name in URL does not match name in Binding object")
-    causes = []
-    if target.get("kind") not in {None, "", "Node"}:
-        causes.append(
-            f'target.kind: Unsupported value: "{target["kind"]}": supported values: "Node", '
-            '"<empty>"'
-        )
-    if not target.get("name"):
-        causes.append("target.name: Required value")
-    if causes:
-        # kube-apiserver wraps no reason around these either.
-        raise errors.ApiError(500, "", ", ".join(causes))
+        raise ApiError(400, "name in URL does not match name in Binding object")
+    if target.get("kind") not in {None, "", "Node"} or not target.get("name"):
+        raise ApiError(500, "target.name: Required value")  # without a reason, as the real one
 
 
 def _cannot_be_bound(name: str, metadata: Object, spec: Object) -> str:
@@ -392,10 +349,6 @@ def _merge_list(target: list[Any], patch: list[Any], merge_key: str) -> list[Any
 CONFIG_MAP_BYTES = 1_048_576
 NAME_LENGTH = 253
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_SUBDOMAIN_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
-    "'.', and must start and end with an alphanumeric character"
-)
 _POD_MAY_CHANGE = frozenset(
     {
         *("containers", "initContainers", "tolerations", "schedulingGates"),
@@ -415,9 +368,8 @@ def _check_name(resource: Resource, metadata: Object) -> None:
     """
     name = metadata.get("name", "")
     if not _SUBDOMAIN.fullmatch(name) or len(name) > NAME_LENGTH:
-        message = f'Invalid value: "{name}": {_SUBDOMAIN_RULE}'
-        cause = ("metadata.name", "FieldValueInvalid", message)
-        raise invalid(resource.group, resource.kind, name, [cause])
+        why = "it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.'"
+        raise invalid(resource.kind, name, f"metadata.name: {why}")
 
 
 def _check_object(resource: Resource, item: Object) -> None:
@@ -439,8 +391,8 @@ def _check_pod(pod: Object) -> None:
         fields = (name for name in ("name", "image") if not container.get(name))
         missing += [f"spec.containers[{index}].{name}" for name in fields]
     if missing:
-        causes = [(field, "FieldValueRequired", "Required value") for field in missing]
-        raise invalid("", "Pod", pod["metadata"]["name"], causes)
+        why = ", ".join(f"{field}: Required value" for field in missing)
+        raise invalid("Pod", pod["metadata"]["name"], why)
 
 
 def _check_config_map(item: Object) -> None:
@@ -448,16 +400,11 @@ def _check_config_map(item: Object) -> None:
     for field in ("data", "binaryData"):
         for value in (item.get(field) or {}).values():
             if not isinstance(value, str):
-                kind = {int: "number", float: "number", bool: "bool"}.get(type(value), "object")
-                raise bad_request(
-                    'ConfigMap in version "v1" cannot be handled as a ConfigMap: json: cannot'
-                    f" unmarshal {kind} into Go struct field ConfigMap.{field} of type string"
-                )
+                raise ApiError(400, f"cannot handle ConfigMap.{field}: a value is no string")
             size += len(value.encode())
     if size > CONFIG_MAP_BYTES:
-        message = f"Too long: may not be more than {CONFIG_MAP_BYTES} bytes"
-        cause = ("", "FieldValueTooLong", message)
-        raise invalid("", "ConfigMap", item["metadata"]["name"], [cause])
+        why = f"Too long: may not be more than {CONFIG_MAP_BYTES} bytes"
+        raise invalid("ConfigMap", item["metadata"]["name"], why)
 
 
 def _check_pod_update(old: Object, new: Object) -> None:
@@ -471,9 +418,8 @@ def _check_pod_update(old: Object, new: Object) -> None:
         for of in (old, new)
     )
     if before != after:
-        why = "Forbidden: pod updates may not change fields other than those of its containers"
-        name = new["metadata"]["name"]
-        raise invalid("", "Pod", name, [("spec", "FieldValueForbidden", why)])
+        why = "spec: pod updates may not change fields other than those of its containers"
+        raise invalid("Pod", new["metadata"]["name"], why)
 
 
 # Defaults.
@@ -525,19 +471,14 @@ def _priority(name: str, spec: Object, priorities: Mapping[str, Object]) -> Obje
     if wanted:
         found = priorities.get(wanted)
         if found is None:
-            raise forbidden(name, f"no PriorityClass with name {wanted} was found")
+            raise ApiError(403, f"pod {name}: no PriorityClass with name {wanted} was found")
     else:
         defaults = (item for item in priorities.values() if item.get("globalDefault"))
         found = next(defaults, _NO_CLASS)
         wanted = found["metadata"]["name"]
     value = found["value"]
     if spec.get("priority", value) != value:
-        why = (
-            f"the integer value of priority ({spec['priority']}) must not be provided in pod "
-            f"spec; priority admission controller computed {value} from the given PriorityClass "
-            "name"
-        )
-        raise forbidden(name, why)
+        raise ApiError(403, f"pod {name}: its PriorityClass gives the priority {value}")
     policy = spec.get("preemptionPolicy") or found.get("preemptionPolicy", "PreemptLowerPriority")
     result: Object = {"priority": value, "preemptionPolicy": policy}
     return result | ({"priorityClassName": wanted} if wanted else {})

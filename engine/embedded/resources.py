@@ -42,6 +42,11 @@ class Resource(msgspec.Struct, frozen=True):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
+    def title(self) -> str:
+        """As messages spell it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
     def base_path(self) -> str:
         """The path of its group and version, without a slash in front."""
         return f"apis/{self.group}/{self.version}" if self.group else f"api/{self.version}"

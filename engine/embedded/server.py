@@ -17,7 +17,7 @@ from aiohttp import ClientConnectionResetError, web
 from engine.clock import Clock
 from engine.embedded import errors, kubectl, resources
 from engine.embedded.api import Api
-from engine.embedded.errors import ApiError, Object, bad_request
+from engine.embedded.errors import ApiError, Object
 from engine.embedded.resources import BY_PATH, Resource, unchanged
 from engine.embedded.store import Change, Key, Version
 from engine.pods.selectors import SelectorError, read_selector
@@ -34,6 +34,10 @@ STRATEGIC = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
 HEALTH = frozenset({"healthz", "livez", "readyz"})
 TRUE = frozenset({"1", "true", "True"})
+_NO_PROTOBUF = (
+    "the embedded cluster reads JSON only; give kubectl create --dry-run=client --output=yaml,"
+    " and that to kubectl apply --filename=-"
+)
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -122,7 +126,7 @@ class ApiServer:
         root, _, rest = path.partition("/")
         if "Origin" in request.headers or request.host.partition(":")[0] not in _HOSTS:
             # A web page that the user happens to visit must not drive the cluster.
-            return _failure(ApiError(403, "Forbidden", "requests from web pages are refused"))
+            return _failure(ApiError(403, "requests from web pages are refused"))
         mounted = self._mounts.get(root)
         if mounted is not None:
             return await mounted(request, rest)
@@ -161,7 +165,7 @@ class ApiServer:
     async def _serve(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         body = await _body(request)
         if "dryRun" in request.query and request.method != "GET":
-            raise errors.bad_request("the embedded cluster has no dryRun")
+            raise ApiError(400, "the embedded cluster has no dryRun")
         if target.subresource == "binding":
             return self._bind(request, target, body)
         match request.method, bool(target.name):
@@ -187,7 +191,7 @@ class ApiServer:
                 return self._api.replace(resource, key, _json(body, resource.kind), sub)
             case "PATCH", True:
                 if (how := request.content_type) not in {STRATEGIC, MERGE}:
-                    raise errors.unsupported_media_type()
+                    raise ApiError(415, "415: Unsupported Media Type")
                 patch, strategic = _json(body, resource.kind), how == STRATEGIC
                 return self._api.patch(resource, key, patch, strategic=strategic, subresource=sub)
             case "DELETE", True if not sub:
@@ -238,7 +242,8 @@ class ApiServer:
     def _check_revision(self, wanted: int) -> None:
         current = self._api.store.revision
         if wanted > current:
-            raise errors.too_large_resource_version(wanted, current)
+            why = f"Timeout: Too large resource version: {wanted}, current: {current}"
+            raise ApiError(504, why)
 
     # Watches.
 
@@ -246,8 +251,7 @@ class ApiServer:
         query = request.query
         if "sendInitialEvents" in query:
             # As a server that cannot: clients fall back to a list and a watch from there.
-            cause = ("sendInitialEvents", "FieldValueForbidden", "Forbidden: it is not served here")
-            raise errors.invalid("meta.k8s.io", "ListOptions", "", [cause])
+            raise errors.invalid("ListOptions", "", "sendInitialEvents: it is not served here")
         response = web.StreamResponse(headers={"Content-Type": JSON})
         bookmarks = query.get("allowWatchBookmarks") in TRUE
         stream = _Stream(_view(request, target), response, _revision_of(query), bookmarks)
@@ -357,24 +361,19 @@ async def _body(request: web.BaseRequest) -> bytes:
     async for chunk in request.content.iter_any():
         body += chunk
         if len(body) > BODY_BYTES:
-            message = f"Request entity too large: limit is {BODY_BYTES}"
-            raise ApiError(413, "RequestEntityTooLarge", message)
+            raise ApiError(413, f"Request entity too large: limit is {BODY_BYTES}")
     if request.content_type == PROTOBUF and body:
-        return _encode(kubectl.decode(bytes(body)))
+        raise ApiError(415, _NO_PROTOBUF)
     return bytes(body)
 
 
 def _json(body: bytes, kind: str) -> Object:
-    if wire.is_deep(body):
-        raise errors.bad_request("the object provided is nested too deeply")
     try:
-        value = wire.decode(_decode, body)
+        value = None if wire.is_deep(body) else wire.decode(_decode, body)
     except msgspec.DecodeError as error:
-        raise errors.bad_request(
-            f"the object provided is unrecognized (must be of type {kind}): {error}"
-        ) from error
+        raise ApiError(400, f"the object provided is no {kind}: {error}") from error
     if not isinstance(value, dict):
-        raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind})")
+        raise ApiError(400, f"the object provided is no {kind}, or nested too deeply")
     return value
 
 
@@ -423,16 +422,13 @@ def _whole(text: str, what: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise errors.bad_request(f'invalid {what}: "{text}"') from None
+        raise ApiError(400, f'invalid {what}: "{text}"') from None
 
 
 def _revision_of(query: Mapping[str, str]) -> int:
     text = query.get("resourceVersion") or "0"
     if not text.isdecimal():
-        raise errors.bad_request(
-            f'invalid resource version: resourceVersion: Invalid value: "{text}": '
-            f'strconv.ParseUint: parsing "{text}": invalid syntax'
-        )
+        raise ApiError(400, f'invalid resource version: "{text}"')
     return int(text)
 
 
@@ -464,10 +460,10 @@ def field_predicates(text: str, plural: str) -> list[Predicate]:
 def _field_test(term: str, plural: str, text: str) -> Predicate:
     found = _TERM.fullmatch(term)
     if found is None:
-        raise bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
+        raise ApiError(400, f"invalid selector: '{text}'; can't understand '{term}'")
     key, value, negated = found["key"], found["value"], found["operator"] == "!="
     if key not in _EVERYWHERE and key not in FIELDS.get(plural, ()):
-        raise bad_request(f"field label not supported: {key}")
+        raise ApiError(400, f"field label not supported: {key}")
     path = tuple(key.split("."))
     return lambda item: (field_text(item, path) == value) is not negated
 
@@ -491,5 +487,5 @@ def label_predicate(text: str) -> Predicate:
     try:
         selector = read_selector(text)
     except SelectorError as wrong:
-        raise bad_request(str(wrong)) from wrong
+        raise ApiError(400, str(wrong)) from wrong
     return lambda item: selector.matches(item["metadata"].get("labels") or {})

@@ -19,7 +19,7 @@ from typing import Literal
 import msgspec
 
 from engine.clock import Clock, stamp
-from engine.embedded.errors import Object, expired
+from engine.embedded.errors import ApiError, Object
 
 Key = tuple[str, str]
 """(namespace, name); the namespace of a cluster-scoped object is empty."""
@@ -67,7 +67,7 @@ class Collection:
             ApiError: 410, history does not reach back that far.
         """
         if revision < self.floor:
-            raise expired(f"too old resource version: {revision} ({self.floor})")
+            raise ApiError(410, f"too old resource version: {revision} ({self.floor})")
         start = bisect_right(self._changes, revision, key=lambda change: change.now.revision)
         return self._changes[start:]
 

@@ -1,7 +1,7 @@
 """Writes decisions down with everything they were made from.
 
-A journal is JSON Lines: its format, then every change of the cache, every change of the metric
-columns, every bundle of rules, every decision, in their order.
+A journal is JSON Lines: its format, the settings (as rules without any policy), then every change
+of the cache, every change of the metric columns, every bundle of rules, every decision, in order.
 """
 
 from __future__ import annotations
@@ -190,17 +190,6 @@ def _read(structs: Structs, kind: Any, value: Any) -> Any:  # noqa: ANN401 - wha
         if kind is None:
             raise ValueError(f"no kind is called {name!r}")
     return from_builtins(kind, value)
-
-
-def kind_of(entry: Entry) -> str | None:
-    """The kind of the object that a line is about; None if it is about none of the stores."""
-    match entry.what, entry.args:
-        case (("set_object" | "assume_object"), [[str(kind), _], *_]):
-            return kind
-        case (("remove_object" | "restore_object"), [str(kind), *_]):
-            return kind
-        case _:
-            return None
 
 
 class RecordingCache(Cache):

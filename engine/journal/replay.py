@@ -19,7 +19,7 @@ from engine.framework.decision import Decision
 from engine.framework.runtime import Framework, Frameworks
 from engine.framework.searchprogress import SLICE_RUNS, SearchProgress, UnfinishedError
 from engine.framework.snapshot import Snapshot
-from engine.journal.recorder import APPLIED, FORMAT, Entry, Structs, decision_line, kind_of
+from engine.journal.recorder import APPLIED, FORMAT, Entry, Structs, decision_line
 from engine.kube.resources import STRUCTS, kinds_of
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.simulate.lab import Lab
@@ -90,8 +90,6 @@ class _Replay:
         self._decided: dict[str, Decision] = {}
         self._progress: dict[str, SearchProgress] = {}
         self._structs: Structs = STRUCTS
-        self._early: list[Entry] = []
-        """Lines about kinds of plugins that come before the rules, which name the plugins."""
 
     def take(self, number: int, line: bytes) -> None:
         """The next line.
@@ -123,7 +121,7 @@ class _Replay:
             case "reserve" | "permit" | "act":
                 self._act(number, entry)
             case what if what in APPLIED:
-                self._apply(entry)
+                APPLIED[what](self.report.cache, entry.args or (), self._structs)
             case what:
                 raise ValueError(f"nothing is called {what!r}")
 
@@ -133,16 +131,6 @@ class _Replay:
         self._lab = Lab(rules, clock=ManualClock(), signals=self._samples, cache=there)
         kinds = kinds_of([one.profile for one in rules])
         self._structs = {**self._structs, **{one.name: one.struct for one in kinds}}
-        early, self._early = self._early, []
-        for one in early:
-            self._apply(one)
-
-    def _apply(self, entry: Entry) -> None:
-        kind = kind_of(entry)
-        if self._lab is None and kind is not None and kind not in self._structs:
-            self._early.append(entry)
-        else:
-            APPLIED[entry.what](self.report.cache, entry.args or (), self._structs)
 
     def _asked(self, entry: Entry) -> tuple[PodInfo, Snapshot, Framework]:
         """The pod of a line, the cluster as of then, and who decided."""
