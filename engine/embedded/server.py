@@ -34,10 +34,6 @@ STRATEGIC = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
 HEALTH = frozenset({"healthz", "livez", "readyz"})
 TRUE = frozenset({"1", "true", "True"})
-_NO_PROTOBUF = (
-    "the embedded cluster reads JSON only; give kubectl create --dry-run=client --output=yaml,"
-    " and that to kubectl apply --filename=-"
-)
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -363,7 +359,7 @@ async def _body(request: web.BaseRequest) -> bytes:
         if len(body) > BODY_BYTES:
             raise ApiError(413, f"Request entity too large: limit is {BODY_BYTES}")
     if request.content_type == PROTOBUF and body:
-        raise ApiError(415, _NO_PROTOBUF)
+        return _encode(kubectl.decode(bytes(body)))
     return bytes(body)
 
 

@@ -20,6 +20,7 @@ from engine.framework.groupedchoice import GroupedChoice
 from engine.framework.interface import MAX_SCORE, Joint, Normalization, Scope, Scores
 from engine.framework.keycolumn import (
     NOWHERE,
+    TIE_MASK,
     KeyColumn,
     Lookup,
     OutOfRange,
@@ -144,11 +145,13 @@ class ClassUpdater:
     def _caught_up(self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Brings the keys up to the snapshot; False if plugins have to be asked about all rows."""
         place = keys.place
-        # A plugin that raised may have an answer now.
-        if keys.bad is not None or place.layout != snapshot.layout:
+        if keys.bad is not None:  # a plugin that raised may have an answer now
             place.forget()
             return False
         try:
+            if place.layout != snapshot.layout and not self._relaid(keys, snapshot):
+                place.forget()
+                return False
             if keys.versions and not self._current(keys.versions, snapshot):
                 place.forget()
                 return False
@@ -167,6 +170,28 @@ class ClassUpdater:
         if not done:
             place.forget()
         return done
+
+    def _relaid(self, keys: KeyColumn, snapshot: Snapshot) -> bool:
+        """Nodes came or went: keys of the other rows stay; False if all rows must be asked.
+
+        So no class is asked anew where nodes join one after the other, as from an autoscaler.
+        INVARIANT: rows that were added, freed or reused are among the changes since.
+        """
+        place, column = keys.place, keys.column
+        new = snapshot.nodes.size - len(column)
+        if place.layout < 0 or new < 0 or keys.allowed is not None or keys.lookups:
+            return False
+        if snapshot.changes_since(place.generation) is None:
+            return False
+        ties = self.ties.of(snapshot)
+        if keys.ties != self.ties.version:
+            turned = (column & ~TIE_MASK) | (ties[: len(column)] ^ keys.offset)
+            np.copyto(column, turned, where=column >= 0)
+            keys.ties = self.ties.version
+        keys.put(np.concatenate((column, np.full(new, NOWHERE))) if new else column)
+        keys.row = keys.unfit = None
+        place.layout = snapshot.layout
+        return True
 
     def keys_of(self, keys: KeyColumn, snapshot: Snapshot, totals: Scores, rows: Rows) -> IntColumn:
         """Keys of rows with these total scores, which it overwrites."""
@@ -304,6 +329,7 @@ class _Asking(msgspec.Struct, eq=False):
         else:
             keys.put(np.full(size, NOWHERE))
             keys.column[rows] = fresh
+        keys.ties = self.by.ties.version
         if like is None:
             keys.causes = keys.shared_causes = 0
             for one in keys.asked():

@@ -42,18 +42,20 @@ class Ties:
     """The order of nodes with equal scores: (N,) the place of each row, by a hash of its name.
 
     Equal in every process, whatever the order in which nodes came. Each class of pods turns it in
-    its own way, by an exclusive or.
+    its own way, by an exclusive or. `version` counts changes of the places of existing rows.
     """
 
     def __init__(self) -> None:
         self._places: IntColumn = np.empty(0, dtype=np.int64)
+        self.version = 0
         self._stamp = (-1, -1)
 
     def of(self, snapshot: Snapshot) -> IntColumn:
         """The places as of the snapshot."""
         stamp = snapshot.layout, snapshot.nodes.size
         if stamp != self._stamp:
-            self._places, self._stamp = _places(snapshot), stamp
+            before, self._places, self._stamp = self._places, _places(snapshot), stamp
+            self.version += not np.array_equal(before, self._places[: len(before)])
         return self._places
 
 
@@ -116,6 +118,8 @@ class KeyColumn:
 
     offset: int
     """How it turns the order of ties."""
+    ties: int = 0
+    """The version of the order of ties that is in the keys."""
     fills: int = 0
     """How often plugins were asked about all rows."""
     place: LogPosition = field(default_factory=LogPosition)

@@ -13,6 +13,8 @@ from typing import Any
 
 import aiohttp
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from kubernetes.aio import client
 from prometheus_api_client import PrometheusConnect
 
@@ -20,10 +22,10 @@ from dsl.schema import CATALOGUE
 from engine.clock import ManualClock
 from engine.embedded import EmbeddedCluster, Pace
 from engine.embedded.api import Api
-from engine.embedded.kubectl import human_age, table
+from engine.embedded.errors import ApiError
+from engine.embedded.kubectl import decode, human_age, table
 from engine.embedded.nodes import SimulatedNodes
 from engine.embedded.resources import BY_PLURAL
-from engine.embedded.server import PROTOBUF
 
 FAST = Pace(kubelet_seconds=0.001, signal_seconds=0.001, bookmark_seconds=0.05)
 PODS = BY_PLURAL["pods"]
@@ -78,14 +80,14 @@ def test_a_body_that_nobody_can_read_is_a_bad_request(body: bytes) -> None:
     with_cluster(test)
 
 
-def test_protobuf_is_refused_with_what_to_write_instead() -> None:
-    async def test(_: EmbeddedCluster, session: aiohttp.ClientSession) -> None:
-        path, headers = "/api/v1/namespaces/default/configmaps", {"Content-Type": PROTOBUF}
-        async with session.post(path, data=b"k8s\0", headers=headers) as answer:
-            assert answer.status == 415
-            assert "kubectl apply --filename=-" in (await answer.json())["message"]
-
-    with_cluster(test)
+@given(st.binary(max_size=40))
+@example(b"\x12\xff\xff\xff\xff\x07")
+@example(b"\x10\xff\xff\xff\xff\xff\x07")
+@example(b"\x08\x07")
+def test_any_protobuf_is_read_or_refused(body: bytes) -> None:
+    with pytest.raises(ApiError) as refused:
+        decode(b"k8s\0" + body)
+    assert refused.value.code in (400, 415)
 
 
 def test_nodes_are_ready_labelled_and_in_three_zones() -> None:
@@ -317,9 +319,27 @@ def test_an_empty_query_is_refused() -> None:
     with_cluster(test)
 
 
+def test_protobuf_of_a_config_map() -> None:
+    entry = b"\x0a\x01a\x12\x01b"
+    raw = b"\x0a\x05\x0a\x03cfg" + b"\x12" + bytes([len(entry)]) + entry
+    kind = b"\x0a\x02v1\x12\x09ConfigMap"
+    body = b"k8s\x00\x0a" + bytes([len(kind)]) + kind + b"\x12" + bytes([len(raw)]) + raw
+    assert decode(body) == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "cfg"},
+        "data": {"a": "b"},
+    }
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(-1, "0s"), (119, "119s"), (125, "2m"), (7_200, "2h"), (172_799, "47h"), (172_800, "2d")],
+    [
+        *((5, "5s"), (119, "119s"), (120, "2m"), (125, "2m5s"), (599, "9m59s"), (601, "10m")),
+        *((7_300, "121m"), (10_800, "3h"), (10_900, "3h1m"), (28_800, "8h"), (172_799, "47h")),
+        *((172_800, "2d"), (200_000, "2d7h"), (8 * 86_400 + 7_200, "8d"), (729 * 86_400, "729d")),
+        *((731 * 86_400, "2y1d"), (730 * 86_400, "2y"), (9 * 365 * 86_400 + 86_400, "9y")),
+    ],
 )
 def test_ages_read_as_kubectl_writes_them(seconds: float, text: str) -> None:
     assert human_age(seconds) == text

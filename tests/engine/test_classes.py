@@ -767,6 +767,17 @@ def test_why_pods_fit_nowhere_is_told_anew_when_a_namespace_has_other_labels():
     assert said[0] != said[1] != said[2]
 
 
+def test_a_node_that_joins_drops_no_class():
+    cache, framework, pod = known_class(200)
+    known = framework.class_of(pod, cache.snapshot(0.0))
+    fills = known.keys.fills
+    cache.add_node(make_node("new", cpu="64", memory="256Gi"))
+    cache.remove_node("n3")
+    assert framework.class_of(pod, cache.snapshot(0.0)) is known
+    assert known.keys.fills == fills == 1
+    assert known.keys.feasible == 200
+
+
 def test_two_scores_that_move_at_once_are_both_noticed():
     cache = Cache()
     for number in range(3):
