@@ -559,6 +559,7 @@ async def test_what_the_guard_may_bring_back_is_known_when_it_does_and_is_let_go
             assert not signals.status(), "no rule in force reads one"
             assert [one.query for one in signals.questions()] == ["heat"], "but one may again"
             assert berth.app._in_force.reloader.go_back("as the guard does")
+            await berth.until(lambda: len(berth.bundles) == 3)
             assert cache.store("DeploymentScale").objects
             assert series()
             berth.rules({"r.policy": "score: 50*node.cpu.free/node.cpu.allocatable\n"})

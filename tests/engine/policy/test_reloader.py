@@ -57,7 +57,6 @@ class World:
             compiler(),
             compile_settings(BerthDocument.model_validate(berth)),
             Listener(
-                self._accepted,
                 self._refused,
                 self._mended,
                 self._costly,
@@ -73,9 +72,10 @@ class World:
     def _outgrown(self):
         self.outgrown += 1
 
-    def _accepted(self, bundle):
-        # The new bundle is compared with the one in force while it is put in force.
-        self.told.append((bundle, bundle.changed_since(self.reloader.bundle)))
+    def _come(self):
+        bundle = self.reloader.coming.bundle
+        changed = bundle.changed_since(self.reloader.bundle)
+        self.reloader.came(lambda: self.told.append((bundle, changed)))
 
     def _refused(self, source, refusal):
         assert source == ONLY
@@ -98,6 +98,8 @@ class World:
     def worked(self):
         while self.reloader.step(self.clock.monotonic() + 1.0):
             pass
+        if self.reloader.is_ready():
+            self._come()
         told, self.told = self.told, []
         return told
 
@@ -244,8 +246,7 @@ def test_slices_end_at_the_deadline_and_add_up_to_the_same_bundle():
             break
     assert slices > 10
     assert longest <= 0.002 + SLOW
-    ((bundle, _),) = world.told
-    assert bundle.hash == compiled(files).hash
+    assert world.reloader.coming.bundle.hash == compiled(files).hash
 
 
 def test_nothing_to_do_is_said():
