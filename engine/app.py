@@ -161,6 +161,8 @@ class App:
             self._endpoints.calls = calls_of(rules, self.snapshot)
         self.scheduler: Scheduler | None = None
         self.bundle: Bundle | None = None
+        self._wanted: dict[str, Bundle] = {}
+        """What is to come into force and reads usage, by whom it is of."""
         self._in_force: InForce | None = None
         self._keeper: Keeper | None = None
         self._watcher: Watcher | None = None
@@ -493,14 +495,26 @@ class App:
         """Watches and asks for the rules in force, and for those that the guard may bring back."""
         if self._in_force is None or self.bundle is None:
             return
-        also = self._in_force.reloader.may_return
-        others = [signal_spec(spec) for one in also for spec in one.metrics]
-        self.signals.set_specs(map(signal_spec, self.bundle.metrics), others)
+        self._wanted = {}
+        self._ask(self._in_force)
         if self._watcher is not None:
+            also = self._in_force.reloader.may_return
             self._watcher.keep(self.bundle.needs, [one.needs for one in also])
 
+    def _ask(self, rules: InForce) -> None:
+        also = (*rules.reloader.may_return, *self._wanted.values())
+        others = [signal_spec(spec) for one in also for spec in one.metrics]
+        own = () if self.bundle is None else self.bundle.metrics
+        self.signals.set_specs(map(signal_spec, own), others)
+
     def _missing(self, bundle: Bundle, asker: str) -> tuple[str, ...]:
-        return () if self._watcher is None else self._watcher.want(bundle.needs, asker)
+        if self._watcher is None:
+            return ()
+        if self._in_force and bundle.needs.usage and self._wanted.get(asker) is not bundle:
+            # The first answer is for metrics that were asked for before it came.
+            self._wanted[asker] = bundle
+            self._ask(self._in_force)
+        return self._watcher.want(bundle.needs, asker)
 
     def snapshot(self) -> Snapshot:
         """The cluster as of now."""
