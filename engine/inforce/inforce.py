@@ -93,7 +93,6 @@ class InForce:
         self._leads: Callable[[], bool] = lambda: True
         self._heeds = True
         self._since = 0.0
-        self._kept: Mapping[str, Kept] | None = None
         self._told: Bundle | None = None
         self._troubles: Sequence[str] = []
         self._compiler = new_compiler()
@@ -101,8 +100,8 @@ class InForce:
         self.reloader = self._reloader("")
         self._tenants = None
         if policies.tenants is not None:
-            self._tenants = Tenants(policies, self._reloader, clock, callbacks.wake)
-            self._tenants.ready = self._begin
+            self._tenants = Tenants(self._reloader, clock, callbacks.wake)
+            self._tenants.ready = self.reloader.restore
             self.reloader.await_kept()
         self._swap = Swap(
             self.reloader,
@@ -187,15 +186,11 @@ class InForce:
 
     def _known(self, kept: Mapping[str, Kept]) -> None:
         """What was kept; those of namespaces come first, so that no pod misses their rules."""
-        self._kept = kept
         if self._tenants is not None:
             self._tenants.restore(kept)
         elif self._keeper is not None:
-            self._begin()
+            self.reloader.restore(kept)
         self._callbacks.wake()
-
-    def _begin(self) -> None:
-        self.reloader.restore(self._kept or {})
 
     async def lead(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         """This replica reports and takes back from now on; what was taken back stays so."""

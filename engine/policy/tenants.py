@@ -9,25 +9,14 @@ those that edited before go first.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Final
 
 from engine.clock import Clock
-from engine.configuration.berth import PoliciesSection
 from engine.policy.bundle import Bundle
 from engine.policy.reloader import Kept, Reloader
-from engine.policy.sources import (
-    ConfigMapSource,
-    SelectedSources,
-    Source,
-    Texts,
-    selected_source,
-    title_of,
-)
+from engine.policy.sources import Source, Texts
 
-_LOG = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 1.0
 """How often it is looked whether the cluster has outgrown what costs were bounded for."""
 
@@ -38,21 +27,16 @@ class Tenants:
     Attributes:
         parts: the rules of each namespace that has some, as they are to be in force.
         version: another one when they are others.
-        ready: told when all that there was at the start was compiled.
+        ready: told, with what was kept, when all that there was at the start was compiled.
     """
 
     def __init__(
-        self,
-        policies: PoliciesSection,
-        make: Callable[[str], Reloader],
-        clock: Clock,
-        wake: Callable[[], None],
+        self, make: Callable[[str], Reloader], clock: Clock, wake: Callable[[], None]
     ) -> None:
         """Starts without any; `make` gives a reloader for the texts of a namespace."""
         self.parts: dict[str, Bundle] = {}
         self.version = 0
-        self.ready: Callable[[], None] = lambda: None
-        self._policies = policies
+        self.ready: Callable[[Mapping[str, Kept]], None] = lambda _: None
         self._make = make
         self._clock = clock
         self._wake = wake
@@ -64,30 +48,10 @@ class Tenants:
 
     # ---- what comes --------------------------------------------------------------------------
 
-    def handler(
-        self, made: Callable[[ConfigMapSource], None], gone: Callable[[ConfigMapSource], None]
-    ) -> SelectedSources:
-        """Takes the ConfigMaps of all namespaces; tells of each that is one of ours."""
-
-        def source_of(namespace: str, name: str) -> ConfigMapSource | None:
-            if not self._policies.tenant_of(f"{namespace}/{name}/"):
-                title = title_of(namespace, name)
-                _LOG.info("%s is skipped: policies.tenants does not list its namespace", title)
-                return None
-            offer = partial(self.offer, selected_source(namespace, name, namespace))
-            of = ConfigMapSource(namespace, name, offer)
-            made(of)
-            return of
-
-        def leave(source: ConfigMapSource) -> None:
-            self.leave(source.namespace)
-            gone(source)
-
-        def listed(_found: int) -> None:
-            self._listed = True
-            self._wake()
-
-        return SelectedSources(source_of, leave, listed, lambda _: False)
+    def listed(self) -> None:
+        """Every namespace that has policies at the start was told of."""
+        self._listed = True
+        self._wake()
 
     def offer(self, source: Source, files: Texts | None, passed_over: tuple[str, ...]) -> None:
         """The files of a namespace are these now."""
@@ -104,8 +68,9 @@ class Tenants:
         self._working[namespace] = one
         self._wake()
 
-    def leave(self, namespace: str) -> None:
+    def leave(self, source: Source) -> None:
         """The ConfigMap of a namespace is gone, and its rules with it."""
+        namespace = source.tenant
         if self._tenants.pop(namespace, None) is not None:
             self._working.pop(namespace, None)
             self.version += self.parts.pop(namespace, None) is not None
@@ -164,6 +129,6 @@ class Tenants:
         if not self._is_ready and self._listed and self._kept is not None and not compiling:
             self._is_ready = True
             # It is of those that were there at the start: one that comes later is a new one.
-            self._kept = {}
-            self.ready()
+            kept, self._kept = self._kept, {}
+            self.ready(kept)
         return compiling and self._kept is not None

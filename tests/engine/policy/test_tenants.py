@@ -143,7 +143,7 @@ def test_a_broken_edit_of_one_namespace_stays_with_it():
 def test_a_change_of_the_owner_keeps_the_rules_of_namespaces():
     world = started({"team-a": {"a.policy": LABEL}})
     own = config_map("berth-system", {"other.policy": OWN}, "policies")
-    world.own.on_update(world.own.seen, own)
+    world.own.on_add(own)
     assert world.worked() == [(["other", "team-a/a"], frozenset({"own", "other"}))]
 
 
@@ -243,7 +243,7 @@ def test_what_is_prepared_for_a_namespace_is_given_up_when_the_owners_rules_came
     for _ in range(9):
         world.step()
     own = config_map("berth-system", {"other.policy": OWN}, "policies")
-    world.own.on_update(world.own.seen, own)
+    world.own.on_add(own)
     world.worked()
     assert len(given_up) == 1
 
