@@ -62,7 +62,7 @@ class ConfiguredSources:
                 source = sources.source_of(namespace, name, folder=folder, profiles=names)
                 self._named[section.config_map] = source
                 reloader.expect(source)
-                found = handler(lambda *_, source=source: source, named=(namespace, name))
+                found = handler(self.source_of, named=source)
                 self.watched.append((config_maps(namespace, name), found))
             elif section.dir is not None:
                 source = sources.Source(f"folder {section.dir}", folder, names)
@@ -90,13 +90,13 @@ class ConfiguredSources:
             )
             self.watched.append((resource, found))
 
-    def _selected(self, namespace: str, name: str) -> sources.Source | None:
+    def _selected(self, meta: ObjectMeta) -> sources.Source | None:
         """A source for a ConfigMap that a selector found; None: it is one by its name already."""
-        found = sources.source_of(namespace, name)
+        found = sources.source_of(meta.namespace, meta.name)
         return None if found.config_map in self._named else found
 
-    def _of_tenant(self, namespace: str, name: str) -> sources.Source | None:
-        found = sources.source_of(namespace, name, namespace)
+    def _of_tenant(self, meta: ObjectMeta) -> sources.Source | None:
+        found = sources.source_of(meta.namespace, meta.name, meta.namespace)
         if self._policies.tenant_of(found.folder):
             return found
         log.info("%s is skipped: policies.tenants does not list its namespace", found.title)

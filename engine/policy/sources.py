@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.clock import Clock
-from engine.objects import ConfigMap, Identity
+from engine.objects import ConfigMap, Identity, ObjectMeta
 from engine.policy.folder import ENDING, TESTS
 from engine.text.files import bytes_in
 
@@ -65,47 +65,44 @@ Offer = Callable[[Texts | None, tuple[str, ...]], None]
 """Takes the files of a source by name (None: it is gone), and what is there and is no policy."""
 
 
-Key = tuple[str, str]
-"""Namespace and name of a ConfigMap."""
-
-
 @dataclass(eq=False)
 class ConfigMapSources:
     """The ConfigMaps of a watch, each a source; each key NAME.policy is a file. A handler of it.
 
-    `source_of` says what the ConfigMap of a namespace and name is; None: it is not to be read.
-    `offer` takes what `Offer` does of a source, and the UID of its ConfigMap. `leave` takes a
-    source that is selected no more, but for the last one where it `keeps` that one: it is gone, and
-    its rules stay until another is selected. `synced` is told when those that there are at the
-    start were told, and how many. One that is `named` is missed where it is not among them.
+    `source_of` says which one an object is; None: it is not to be read. `offer` takes what `Offer`
+    does of a source, and the UID of its ConfigMap. `leave` takes a source that is selected no more,
+    but for the last one where it `keeps` that one: it is gone, and its rules stay until another is
+    selected. `synced` is told when those that there are at the start were told, and how many. One
+    that is `named` is missed where it is not among them.
     """
 
-    source_of: Callable[[str, str], Source | None]
+    source_of: Callable[[ObjectMeta], Source | None]
     offer: Callable[[Source, Texts | None, tuple[str, ...], str], None]
     leave: Callable[[Source], None]
     synced: Callable[[int], None] = lambda _: None
     keeps: Callable[[Source], bool] = lambda _: True
-    named: Key | None = None
+    named: Source | None = None
 
     def __post_init__(self) -> None:
+        self._sources = {} if self.named is None else {self.named.config_map: self.named}
         self._missed = self.named
-        named = None if self.named is None else self.source_of(*self.named)
-        self._sources = {} if self.named is None or named is None else {self.named: named}
 
     def on_add(self, config_map: ConfigMap) -> None:
         """One is there, or is selected."""
-        key = config_map.metadata.namespace, config_map.metadata.name
-        source = self._sources.get(key) or self.source_of(*key)
+        source = self._known(config_map.metadata) or self.source_of(config_map.metadata)
         if source is not None:
-            self._sources[key] = source
+            self._sources[source.config_map] = source
             self._look(source, None, config_map)
             missed, self._missed = self._missed, None
-            if missed is not None and missed != key:
+            if missed is not None and missed != source:
                 self._drop(missed)
+
+    def _known(self, meta: ObjectMeta | Identity) -> Source | None:
+        return self._sources.get(f"{meta.namespace}/{meta.name}")
 
     def on_update(self, old: ConfigMap, new: ConfigMap) -> None:
         """One changed; only a change of its files counts."""
-        source = self._sources.get((new.metadata.namespace, new.metadata.name))
+        source = self._known(new.metadata)
         if source is not None:
             self._look(source, old, new)
 
@@ -125,31 +122,30 @@ class ConfigMapSources:
 
     def on_delete(self, config_map: ConfigMap) -> None:
         """One is gone, or has lost the label."""
-        key = config_map.metadata.namespace, config_map.metadata.name
-        source = self._sources.get(key)
+        source = self._known(config_map.metadata)
         if source is None:
             return
         if len(self._sources) == 1 and self.keeps(source):
-            self._missed = key
+            self._missed = source
             self.offer(source, None, (), config_map.metadata.uid)
         else:
-            self._drop(key)
+            self._drop(source)
 
-    def _drop(self, key: Key) -> None:
-        source = self._sources.pop(key)
+    def _drop(self, source: Source) -> None:
+        del self._sources[source.config_map]
         _LOG.warning("%s is no longer selected: its rules are withdrawn", source.title)
         self.leave(source)
 
     def on_unreadable(self, meta: Identity, reason: str) -> None:  # noqa: ARG002 - the protocol's
         """The object itself is broken, which no API server lets happen: as if it were gone."""
-        source = self._sources.get((meta.namespace, meta.name))
+        source = self._known(meta)
         if source is not None:
             self.offer(source, None, (), meta.uid)
 
     def on_synced(self) -> None:
         """The first list is in; a selection without any ConfigMap has no rules."""
-        if self.named is not None and self.named == self._missed:
-            self.offer(self._sources[self.named], None, (), "")
+        if self.named is not None and self._missed is not None:
+            self.offer(self.named, None, (), "")
         self.synced(len(self._sources))
 
 

@@ -381,8 +381,15 @@ def config_map(data, **meta):
 def named(offers, namespace="berth", name="rules"):
     """A source by its name, and what it offers."""
     return ConfigMapSources(
-        source_of, lambda _, files, over, __: offers(files, over), None, named=(namespace, name)
+        of_its_name,
+        lambda _, files, over, __: offers(files, over),
+        None,
+        named=source_of(namespace, name),
     )
+
+
+def of_its_name(meta):
+    return source_of(meta.namespace, meta.name)
 
 
 class Offers(list):
@@ -456,7 +463,7 @@ def test_a_config_map_that_is_missing_gone_or_unreadable_is_no_source():
 def test_a_selection_is_a_source_for_each_config_map_and_the_last_one_is_missed():
     offers, left = {"1": [], "2": []}, []
     selected = ConfigMapSources(
-        lambda namespace, name: None if name == "named" else source_of(namespace, name),
+        lambda meta: None if meta.name == "named" else of_its_name(meta),
         lambda source, files, *_: offers[source.config_map[-1]].append(files),
         lambda source: left.append(source.title),
     )
@@ -482,7 +489,7 @@ def test_a_selection_is_a_source_for_each_config_map_and_the_last_one_is_missed(
 def test_the_last_one_of_a_selection_is_missed_until_another_comes():
     left = []
     leave = lambda source: left.append(source.title)  # noqa: E731 - it is told so
-    selected = ConfigMapSources(source_of, lambda *_: None, leave)
+    selected = ConfigMapSources(of_its_name, lambda *_: None, leave)
     one, two = (config_map({"x.policy": "score: 1"}, name=n) for n in "12")
     selected.on_add(one)
     selected.on_delete(one)
