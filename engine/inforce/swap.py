@@ -1,6 +1,6 @@
 """How rules come into force: prepared in steps between cycles, then put, whole, by one reference.
 
-    an edit of the owner, rules at the start, a way back ─▶ Reloader.coming ┐
+    an edit of the owner, rules at the start, a way back ─▶ Reloader.ready ┐
     edits of namespaces ─▶ Tenants.parts, all that changed together         ┴─▶ prepared ─▶ put
 
 There is one that is prepared at a time. What the owner wants takes the place of anything else, as
@@ -69,7 +69,7 @@ class Swap:
 
     def step(self, deadline: float) -> bool:
         """Prepares until the deadline; True if there is more to do."""
-        coming = self._owner.coming if self._owner.is_ready() else None
+        coming = self._owner.ready()
         if coming is not self._coming:
             self._coming = coming
             self._steps.begin(None if coming is None else self._swap(coming))
@@ -105,6 +105,6 @@ class Swap:
         if coming is None:
             last()
         else:
-            self._owner.came(last)
+            self._owner.came(coming, last)
         yield
         self._tell(bundle, coming)

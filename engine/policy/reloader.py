@@ -7,7 +7,7 @@
      │                                    taken, the others refused: told once, their old texts stay
      ├── offer(source, None) or no file in it: refused, its old texts stay
      ├── leave(source): its rules go
-     ├── go_back(why): the bundle of before comes next, the new texts are not tried again
+     ├── go_back(why): the bundle of before comes back, the new texts are not tried again
      ├── heed(kept): what another process has taken back is so here
      └── the cluster outgrows the size that costs were bounded for ──▶ bounded anew: told, never
          refused: what is in force stays
@@ -15,7 +15,7 @@
 A source's texts take effect whole or not at all. No profile has rules before every source that is
 expected for it has texts that are good, its own or those kept from before the start. Compiling is
 driven in slices between scheduling cycles, so that no pod waits for it. What is coming is put in
-force by whoever asks whether it `is_ready`: see `engine.inforce.swap` and `engine.policy.tenants`.
+force by whoever asks what is `ready`: see `engine.inforce.swap` and `engine.policy.tenants`.
 """
 
 from __future__ import annotations
@@ -113,6 +113,10 @@ class Coming:
     back: bool = False
 
 
+_Found = tuple[Chosen, Bundle | None, list[tuple[_State, Refusal]]]
+"""Texts that are good together, their bundle unless some profiles wait, and who is refused."""
+
+
 @dataclass(eq=False)
 class Reloader:
     """The state machine; implements `scheduler.Background`. `there` counts nodes and pods."""
@@ -132,10 +136,10 @@ class Reloader:
         self._kept: Mapping[str, Kept] = {}
         self._awaits: set[str] = set()
         self._work = Steps(self.clock)
-        self.coming: Coming | None = None
-        """What is to come into force next."""
+        self._coming: Coming | None = None
+        self._back: Coming | None = None
         self.awaited: tuple[str, ...] = ()
-        """What that waits for; empty if it does not."""
+        """What the bundle that is to come into force waits for; empty if it does not."""
 
     # ---- what comes --------------------------------------------------------------------------
 
@@ -220,16 +224,14 @@ class Reloader:
                 why_not = _taken_back(state.source, f" (bundle {bad.hash}): {why}")
                 refused.append((state, why_not))
         self.bundle, self._in_force = bundle, goods
-        self._withdraw()
-        self.coming = Coming(bundle, goods, refused, back=True)
+        self._back = Coming(bundle, goods, refused, back=True)
         self._begin()
         return True
 
     @property
     def may_return(self) -> list[Bundle]:
         """The bundles of before, as long as the changes since then can be gone back on or are."""
-        coming = self.coming
-        back = [] if coming is None or not coming.back else [coming.bundle]
+        back = [] if self._back is None else [self._back.bundle]
         return [*(bundle for bundle, _ in self._before), *back]
 
     def keep_before(self, changes: int) -> None:
@@ -283,8 +285,8 @@ class Reloader:
         self.offer(source, files, passed_over)
         while self._work.step(-math.inf):
             yield
-        if self.coming is not None:
-            self.came()
+        if self._coming is not None:
+            self.came(self._coming)
         return self.refusal_of(source)
 
     # ---- what is known -----------------------------------------------------------------------
@@ -324,7 +326,8 @@ class Reloader:
     @property
     def due(self) -> float | None:
         """Never by itself but while a bundle waits: whoever offers files wakes the scheduler."""
-        return None if self.coming is None else self.clock.monotonic() + _LOOK_SECONDS
+        waits = self._coming is not None or self._back is not None
+        return self.clock.monotonic() + _LOOK_SECONDS if waits else None
 
     def step(self, deadline: float) -> bool:
         """Compiles until the deadline; True if there is more to do."""
@@ -332,43 +335,43 @@ class Reloader:
             self._work.begin(self._bound_anew())
         return self._work.step(deadline)
 
-    def is_ready(self) -> bool:
-        """Whether a bundle is to come and all is known that it reads; else says what it lacks."""
-        coming = self.coming
-        if coming is None:
-            return False
-        # What comes back has been there, and waits for nothing.
-        told = self.awaited
-        self.awaited = () if coming.back else self.listener.missing(coming.bundle)
-        if self.awaited and self.awaited != told:
-            self._no_more_refused(coming.chosen)
-            self.listener.awaiting(coming.bundle, self.awaited)
-            self._tell_refused(coming)
-        return not self.awaited
+    def ready(self) -> Coming | None:
+        """What is to come into force, once all is known that it reads; until then what comes back.
 
-    def came(self, put: Callable[[], None] = lambda: None) -> None:
-        """`put` puts the bundle that is coming in force."""
-        coming, self.coming = self.coming, None
-        assert coming is not None
+        That has been there, and waits for nothing.
+        """
+        coming = self._coming
+        if coming is not None:
+            told, self.awaited = self.awaited, self.listener.missing(coming.bundle)
+            if not self.awaited:
+                return coming
+            if self.awaited != told:
+                self._no_more_refused(coming.chosen)
+                self.listener.awaiting(coming.bundle, self.awaited)
+                self._tell_refused(coming)
+        return self._back
+
+    def came(self, coming: Coming, put: Callable[[], None] = lambda: None) -> None:
+        """`put` puts in force what was `ready`."""
+        back, self._back = self._back, None
         if not coming.back:
             # No guard watches those of namespaces, of which there may be thousands.
             if self.bundle is not None and not self.settings.tenant:
                 self._before = [*self._before, (self.bundle, self._in_force)][-_MOST_BEFORE:]
             self._mended(coming.chosen)
-            self.bundle = coming.bundle
+            self.bundle, self._coming = coming.bundle, None
         put()
-        self._tell_refused(coming)
+        for one in (coming, back):
+            if one is not None:
+                self._tell_refused(one)
+        self._tell_mended(coming.chosen, coming.bundle)
 
     def _begin(self) -> None:
-        if self.coming is not None and not self.coming.back:
-            self._withdraw()
-        self._work.begin(None if self._awaits else self._settle())
-
-    def _withdraw(self) -> None:
         """What was to come does not; who was refused beside it is told none the less."""
-        coming, self.coming, self.awaited = self.coming, None, ()
+        coming, self._coming, self.awaited = self._coming, None, ()
         if coming is not None:
             self._tell_refused(coming)
+        self._work.begin(None if self._awaits else self._settle())
 
     def _tell_refused(self, coming: Coming) -> None:
         refused, coming.refused = coming.refused, []
@@ -377,24 +380,30 @@ class Reloader:
         self._say_barred()
 
     def _settle(self) -> Work:
-        """Finds which of the newest texts can be in force together, and puts them in force."""
+        """Finds which of the newest texts can be in force together: these are to come."""
         self._size = Size.for_cluster(*self.there())
         newest = {title: new for title, one in self._states.items() if (new := one.newest)}
-        together = {**self._goods(), **newest}
-        if self.bundle is not None and together == self._in_force:
-            self._take(self.bundle, together, [])
+        chosen, now, made = {**self._goods(), **newest}, self.bundle, None
+        refused: list[tuple[_State, Refusal]] = []
+        bundle = now if chosen == self._in_force else None
+        if bundle is None and len(newest) > 1 and len(chosen) == len(self._states):
+            made = yield from self._made(chosen, "policies")
+            bundle = made if isinstance(made, Bundle) else None
+        if bundle is None:
+            chosen, bundle, refused = yield from self._one_by_one()
+        if bundle is None:
+            self._no_more_refused(chosen)
+        elif now is None or (now.hash, now.waits) != (bundle.hash, bundle.waits):
+            self._coming = Coming(bundle, chosen, refused)
+            return
         else:
-            made: Bundle | Refusal | None = None
-            if len(newest) > 1 and len(together) == len(self._states):
-                made = yield from self._made(together, "policies")
-            if isinstance(made, Bundle):
-                self._take(made, together, [])
-            else:
-                yield from self._one_by_one()
-        if self.coming is None:
+            self._tell_mended(chosen, now)
+        for state, why in refused:
+            self._refuse(state, why)
+        if self._back is None:
             self._say_barred()
 
-    def _one_by_one(self) -> Work:
+    def _one_by_one(self) -> Generator[None, None, _Found]:
         """Each source's newest texts beside what is chosen already, else what was kept of it."""
         chosen, bundle = yield from self._at_first()
         refused: dict[str, tuple[_State, Refusal]] = {}
@@ -417,18 +426,15 @@ class Reloader:
         lacking = [
             one for title, one in self._states.items() if one.expected and title not in chosen
         ]
-        if all(one.source.profiles for one in lacking):
-            if bundle is None:
-                made = yield from self._made(chosen, "policies")
-                bundle = made if isinstance(made, Bundle) else None
-            if bundle is not None:
-                waits = {name: one.source.title for one in lacking for name in one.source.profiles}
-                self._take(replace(bundle, waits=waits), chosen, [*refused.values()])
-                return
-        else:
-            self._no_more_refused(chosen)
-        for state, why in refused.values():
-            self._refuse(state, why)
+        if not all(one.source.profiles for one in lacking):
+            return chosen, None, [*refused.values()]
+        if bundle is None:
+            made = yield from self._made(chosen, "policies")
+            bundle = made if isinstance(made, Bundle) else None
+        if bundle is not None:
+            waits = {name: one.source.title for one in lacking for name in one.source.profiles}
+            bundle = replace(bundle, waits=waits)
+        return chosen, bundle, [*refused.values()]
 
     def _at_first(self) -> Generator[None, None, tuple[Chosen, Bundle | None]]:
         """What newest texts have to get along with: what is in force, or was before the start."""
@@ -453,17 +459,9 @@ class Reloader:
         }
         return steps_of(self.compiler, files, self.settings, self._size, title)
 
-    def _take(self, bundle: Bundle, chosen: Chosen, refused: list[tuple[_State, Refusal]]) -> None:
-        """A bundle is to come into force next, or is in force, or will be again."""
-        now = self.bundle
-        if now is None or (now.hash, now.waits) != (bundle.hash, bundle.waits):
-            self._withdraw()
-            self.coming = Coming(bundle, chosen, refused)
-            return
+    def _tell_mended(self, chosen: Chosen, bundle: Bundle) -> None:
         for state in self._mended(chosen):
-            self.listener.mended(state.source, now)
-        for state, why in refused:
-            self._refuse(state, why)
+            self.listener.mended(state.source, bundle)
 
     def _mended(self, chosen: Chosen) -> list[_State]:
         """These texts are in force; the sources whose refusal is over with that."""

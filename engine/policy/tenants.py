@@ -115,11 +115,12 @@ class Tenants:
         for namespace, one in list(self._working.items()):
             if one.step(deadline):
                 return True
-            if one.is_ready():
-                one.came()
+            coming = one.ready()
+            if coming is not None:
+                one.came(coming)
                 # Texts that were never good leave nothing to be in force.
-                if one.bundle is not None and one.bundle.files:
-                    self.parts[namespace] = one.bundle
+                if coming.bundle.files:
+                    self.parts[namespace] = coming.bundle
                     self.version += 1
             if one.due is None and self._kept is not None:
                 self._working.pop(namespace, None)

@@ -291,6 +291,24 @@ def test_an_edit_that_comes_while_the_guard_goes_back_is_in_force_instead_and_no
     assert world.in_force.stale() == {(TITLE,): 0.0}
 
 
+def test_what_comes_back_does_not_wait_for_an_edit_that_waits_for_a_list_nor_go_with_it():
+    guard, bad = {"pending": 5}, {"own.policy": "filter: node.label b\n"}
+    world = World(steps=100, configMap="berth/policies", guard=guard)
+    for files in (GOOD, bad):
+        world.offer(files)
+    world.waiting, world.missing = 9, ("a list",)
+    world.clock.advance(1.0)
+    while world.begun[2:] != [GOOD]:
+        world.step()
+    world.waiting = 0
+    world.told(OTHER)
+    world.told(BROKEN)
+    world.told(OTHER)
+    world.work()
+    assert world.put[2:] == [GOOD]
+    assert world.in_force.reloader.awaited == ("a list",)
+
+
 def with_namespaces(steps):
     tenants = {"configMap": "mine", "namespaces": ["*"]}
     world = World(steps=steps, configMap="berth/policies", tenants=tenants)

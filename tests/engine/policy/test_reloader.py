@@ -72,10 +72,10 @@ class World:
     def _outgrown(self):
         self.outgrown += 1
 
-    def _come(self):
-        bundle = self.reloader.coming.bundle
+    def _come(self, coming):
+        bundle = coming.bundle
         changed = bundle.changed_since(self.reloader.bundle)
-        self.reloader.came(lambda: self.told.append((bundle, changed)))
+        self.reloader.came(coming, lambda: self.told.append((bundle, changed)))
 
     def _refused(self, source, refusal):
         assert source == ONLY
@@ -98,8 +98,8 @@ class World:
     def worked(self):
         while self.reloader.step(self.clock.monotonic() + 1.0):
             pass
-        if self.reloader.is_ready():
-            self._come()
+        if coming := self.reloader.ready():
+            self._come(coming)
         told, self.told = self.told, []
         return told
 
@@ -246,7 +246,7 @@ def test_slices_end_at_the_deadline_and_add_up_to_the_same_bundle():
             break
     assert slices > 10
     assert longest <= 0.002 + SLOW
-    assert world.reloader.coming.bundle.hash == compiled(files).hash
+    assert world.reloader.ready().bundle.hash == compiled(files).hash
 
 
 def test_nothing_to_do_is_said():

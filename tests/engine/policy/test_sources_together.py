@@ -60,9 +60,8 @@ class World:
     def worked(self):
         while self.reloader.step(1e9):
             pass
-        if self.reloader.is_ready():
-            bundle = self.reloader.coming.bundle
-            self.reloader.came(lambda: self.told.append(bundle))
+        if coming := self.reloader.ready():
+            self.reloader.came(coming, lambda: self.told.append(coming.bundle))
         told, self.told = self.told, []
         return told
 
@@ -345,7 +344,9 @@ def test_an_edit_that_is_being_compiled_is_not_lost_when_what_was_before_is_take
     world.offer(A, OTHER)
     world.reloader.offer(A, BANNED)
     assert world.reloader.go_back("pending pods rose")
-    assert world.worked()[-1].files["x/a/t.policy"] == BANNED["t.policy"]
+    bundle, *told = world.worked()
+    assert bundle.files["x/a/t.policy"] == BANNED["t.policy"]
+    assert told == [(A, "PoliciesTakenBack"), (A, "mended")]
     assert world.reloader.refusal_of(A) is None
 
 
