@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any, BinaryIO, Final
@@ -163,7 +163,8 @@ class App:
             self._endpoints.calls = calls_of(rules, self.snapshot)
         self.scheduler: Scheduler | None = None
         self.bundle: Bundle | None = None
-        self._prepared: tuple[Bundle, Frameworks] | None = None
+        self._wanted: dict[str, Bundle] = {}
+        """What is to come into force and reads usage, by whom it is of."""
         self._in_force: InForce | None = None
         self._keeper: Keeper | None = None
         self._watcher: Watcher | None = None
@@ -359,13 +360,12 @@ class App:
         return InForce(
             self.settings,
             Callbacks(
-                self._put,
+                self._prepare,
                 self._missing,
                 scheduler.wake,
                 self._hooks.accepted,
                 self._hooks.refused,
                 let_go=self._keep,
-                prepare=self._prepare,
             ),
             self._profiles,
             clock=self._clock,
@@ -466,32 +466,21 @@ class App:
 
     # ---- rules -------------------------------------------------------------------------------
 
-    def _prepare(self, bundle: Bundle, changed: frozenset[str] | None) -> Iterator[None]:
-        """For a bundle that was prepared last nothing is left to do."""
+    def _prepare(
+        self, bundle: Bundle, changed: frozenset[str] | None
+    ) -> Generator[None, None, Callable[[], None]]:
         assert self.scheduler is not None
-        if self._prepared_for(bundle) is None:
-            frameworks = self.frameworks_of(bundle)
-            yield from self.scheduler.prepare(frameworks, changed)
-            self._prepared = bundle, frameworks
+        use = yield from self.scheduler.prepare(self.frameworks_of(bundle), changed)
+        return lambda: self._put(bundle, use)
 
-    def _prepared_for(self, bundle: Bundle) -> Frameworks | None:
-        if self._prepared is None:
-            return None
-        known, frameworks = self._prepared
-        same = (known.hash, known.waits) == (bundle.hash, bundle.waits)
-        return frameworks if same else None
-
-    def _put(self, bundle: Bundle, changed: frozenset[str] | None) -> None:
-        assert self.scheduler is not None
+    def _put(self, bundle: Bundle, use: Callable[[], None]) -> None:
         if self.bundle is None:
             sweep()  # what compiling needs stays, too: no edit is held up by a look at all of it
         self.bundle = bundle
         self._keep()
         if self._recorder is not None:
             self._recorder.rules(bundle.hash, bundle.files, self._recorded_settings())
-        frameworks = self._prepared_for(bundle) or self.frameworks_of(bundle)
-        self._prepared = None
-        self.scheduler.use(frameworks, changed)
+        use()
         self.shadow.use(bundle.plans)
         rules = (rule for plan in bundle.plans for rule in rules_of(plan))
         self.telemetry.keep_rules({(one.source.name, str(one.line)) for one in rules})
@@ -506,14 +495,26 @@ class App:
         """Watches and asks for the rules in force, and for those that the guard may bring back."""
         if self._in_force is None or self.bundle is None:
             return
-        also = self._in_force.reloader.may_return
-        others = [signal_spec(spec) for one in also for spec in one.metrics]
-        self.signals.set_specs(map(signal_spec, self.bundle.metrics), others)
+        self._wanted = {}
+        self._ask(self._in_force)
         if self._watcher is not None:
+            also = self._in_force.reloader.may_return
             self._watcher.keep(self.bundle.needs, [one.needs for one in also])
 
+    def _ask(self, rules: InForce) -> None:
+        also = (*rules.reloader.may_return, *self._wanted.values())
+        others = [signal_spec(spec) for one in also for spec in one.metrics]
+        own = () if self.bundle is None else self.bundle.metrics
+        self.signals.set_specs(map(signal_spec, own), others)
+
     def _missing(self, bundle: Bundle, asker: str) -> tuple[str, ...]:
-        return () if self._watcher is None else self._watcher.want(bundle.needs, asker)
+        if self._watcher is None:
+            return ()
+        if self._in_force and bundle.needs.usage and self._wanted.get(asker) is not bundle:
+            # The first answer is for metrics that were asked for before it came.
+            self._wanted[asker] = bundle
+            self._ask(self._in_force)
+        return self._watcher.want(bundle.needs, asker)
 
     def snapshot(self) -> Snapshot:
         """The cluster as of now."""

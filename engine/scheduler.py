@@ -23,7 +23,8 @@ Source: kubernetes pkg/scheduler/schedule_one.go.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from engine.basis import AnyFramework, Basis, SignalSource, queue_hooks
@@ -34,6 +35,7 @@ from engine.evictions import Evictions
 from engine.failures import Failures
 from engine.framework.edge import Edge
 from engine.framework.events import Action, ClusterEvent, Resource
+from engine.framework.runtime import Framework
 from engine.framework.searchprogress import SLICE_RUNS, SearchProgress, UnfinishedError
 from engine.gangs import Gangs
 from engine.inflight import InFlight
@@ -41,8 +43,8 @@ from engine.measures import Measures
 from engine.notices import Notices
 from engine.placement import Placement
 from engine.queue import QueuedPod, QueueHooks, SchedulingQueue, SubQueue
+from engine.steps import Steps
 from engine.telemetry import Telemetry
-from engine.warmup import Steps, warmup
 
 if TYPE_CHECKING:
     from engine.extenders.client import Extenders
@@ -93,7 +95,6 @@ class Scheduler:
         self._basis = Basis(framework, cache, signals, clock)
         self.snapshot = self._basis.snapshot
         """The cluster as of now."""
-        self._coming: tuple[AnyFramework, QueueHooks] | None = None
         self._in_flight = InFlight(self.wake)
         self._notices = Notices(edge.statuses, edge.events, lambda: self.leads)
         queue.on_gated = self._gated
@@ -126,9 +127,8 @@ class Scheduler:
         self.waiting_pods.also = self.gangs.holds.also
         self.waiting_pods.on_work = self.wake
         self.add_background(self.waiting_pods)
-        self._warmup, self._telling = Steps(clock), Steps(clock)
-        self.add_background(self._warmup)
-        self.add_background(self._telling)
+        self._begins_to_lead = Steps(clock)
+        self.add_background(self._begins_to_lead)
 
     # ---- wiring ------------------------------------------------------------------------------
 
@@ -156,29 +156,31 @@ class Scheduler:
         """There may be work: a pod came, an event moved one, a source changed."""
         self._wake.set()
 
-    def prepare(self, framework: AnyFramework, changed: frozenset[str] | None) -> Iterator[None]:
-        """Does in steps what `use` with this framework would need long for, if that is next."""
+    def prepare(
+        self, framework: AnyFramework, changed: frozenset[str] | None
+    ) -> Generator[None, None, Callable[[], None]]:
+        """Does in steps what `use` would need long for; returns what does the rest of it."""
         hooks = queue_hooks(framework, self.snapshot)
-        self._coming = framework, hooks
-        if self._basis.framework is not None:  # else all wait for the first rules
-            yield from warmup(framework, self.snapshot)
+        yield from self._warm(framework)
         yield from self._queue.prepare(hooks, changed)
+        return partial(self._use, framework, hooks, changed)
 
     def use(self, framework: AnyFramework, changed: frozenset[str] | None) -> None:
-        """Puts new rules in force between two cycles.
+        """Puts new rules in force between two cycles, without having prepared them.
 
         Args:
             framework: the new profiles with their bundle.
             changed: plugins whose rules changed or went; pods they rejected are tried again;
                 None means all.
         """
+        self._use(framework, queue_hooks(framework, self.snapshot), changed)
+
+    def _use(
+        self, framework: AnyFramework, hooks: QueueHooks, changed: frozenset[str] | None
+    ) -> None:
         self._basis.framework = framework
         self._cache.pods.forget_ledgers()
-        self._warmup.begin(warmup(framework, self.snapshot))
-        coming, self._coming = self._coming, None
-        if coming is None or coming[0] is not framework:
-            coming = framework, queue_hooks(framework, self.snapshot)
-        self._queue.set_hooks(coming[1], changed)
+        self._queue.set_hooks(hooks, changed)
         self.waiting_pods.new_rules()
         self.gangs.new_rules()
         self.wake()
@@ -186,10 +188,19 @@ class Scheduler:
     def lead(self) -> None:
         """This replica decides from now on, and reports the pods that gates hold."""
         self.leads = True
-        if self._basis.framework is not None:
-            self._warmup.begin(warmup(self._basis.framework, self.snapshot))
-        self._telling.begin(self._tell_gated())
+        self._begins_to_lead.begin(self._begin_to_lead())
         self.wake()
+
+    def _begin_to_lead(self) -> Iterator[None]:
+        yield from self._tell_gated()
+        if self._basis.framework is not None:
+            yield from self._warm(self._basis.framework)
+
+    def _warm(self, framework: AnyFramework) -> Iterator[None]:
+        """Makes in steps what the first questions would take long for; see `Points.warm`."""
+        for one in [framework] if isinstance(framework, Framework) else framework:
+            for _ in one.warm(self.snapshot()):
+                yield
 
     def _tell_gated(self) -> Iterator[None]:
         for queued in list(self._queue.pending()):

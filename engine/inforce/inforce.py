@@ -6,9 +6,8 @@ Owns the reloader and what feeds it; has no say in how a bundle decides. Writes 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -19,20 +18,14 @@ from engine.configuration.settings import Settings
 from engine.framework.edge import EventSink
 from engine.framework.profile import Profile
 from engine.inforce.sources import ConfiguredSources, Owners, called, folder_of
+from engine.inforce.swap import Prepare, Put, Swap
 from engine.kube.errors import KubeError, StatusError
 from engine.kube.keeper import MOST_BYTES, Keeper
 from engine.policy import lastgood
-from engine.policy.bundle import (
-    NO_POLICIES,
-    Bundle,
-    Refusal,
-    compile_settings,
-    in_a_line,
-    together,
-)
+from engine.policy.bundle import NO_POLICIES, Bundle, Refusal, compile_settings, in_a_line
 from engine.policy.findings import new_compiler
 from engine.policy.guard import Guard, Load, Measure
-from engine.policy.reloader import Kept, Listener, Reloader, Work
+from engine.policy.reloader import Coming, Kept, Listener, Reloader
 from engine.policy.sources import Source
 from engine.policy.tenants import Tenants
 from engine.telemetry import Count, Telemetry
@@ -48,23 +41,25 @@ _TENANTS_SHOWN: Final = 100
 _IN_FORCE: Final = "InForce"
 
 
-class Callbacks(msgspec.Struct):
-    """Callbacks for bundles: `put` puts one in force, given the names of changed policies.
+def _nothing(*_: object) -> Generator[None, None, Put]:
+    yield from ()
+    return lambda: None
 
-    `prepare` does in steps what `put` would need long for.
+
+class Callbacks(msgspec.Struct):
+    """Callbacks for bundles: `prepare` makes ready, and puts in force then; see `Prepare`.
 
     `missing` returns what a bundle reads and is not known yet; the text says who asks. `without` is
     what is reported while there is no bundle. `let_go` is told that one cannot come back any more.
     """
 
-    put: Callable[[Bundle, frozenset[str] | None], None] = lambda _bundle, _changed: None
+    prepare: Prepare = _nothing
     missing: Callable[[Bundle, str], tuple[str, ...]] = lambda _bundle, _asker: ()
     wake: Callable[[], None] = lambda: None
     accepted: list[Callable[[Bundle], None]] = []
     refused: list[Callable[[Refusal], None]] = []
     without: str = "nothing is scheduled"
     let_go: Callable[[], None] = lambda: None
-    prepare: Callable[[Bundle, frozenset[str] | None], Iterable[None]] = lambda *_: ()
 
 
 class InForce:
@@ -98,65 +93,64 @@ class InForce:
         self._leads: Callable[[], bool] = lambda: True
         self._heeds = True
         self._since = 0.0
-        self._kept: Mapping[str, Kept] | None = None
-        self.bundle: Bundle | None = None
-        """The bundle in force, of all sources."""
         self._told: Bundle | None = None
-        self._ready: tuple[Bundle, Bundle, frozenset[str] | None] | None = None
-        """What was prepared for a bundle of the owner."""
         self._troubles: Sequence[str] = []
         self._compiler = new_compiler()
         self._settings = compile_settings(settings.berth, profiles)
-        self.reloader = self._reloader("", self._accepted)
+        self.reloader = self._reloader("")
         self._tenants = None
         if policies.tenants is not None:
-            self._tenants = Tenants(policies, self._of_tenant, clock, callbacks.wake)
-            self._tenants.changed, self._tenants.ready = self._tenants_changed, self._begin
-            self._tenants.held = lambda: self.reloader.prepares
+            self._tenants = Tenants(self._reloader, clock, callbacks.wake)
+            self._tenants.ready = self.reloader.restore
             self.reloader.await_kept()
-        self._guard, self._goes_back = None, False
+        self._swap = Swap(
+            self.reloader,
+            self._tenants,
+            policies.tenants,
+            clock,
+            prepare=lambda *what: callbacks.prepare(*what),
+            put=self._put,
+            tell=self._tell,
+        )
+        self._guard = None
         if policies.guard is not None:
             self._guard = Guard(policies.guard, clock, load, self._go_back, self._keep_before)
         self.configured = ConfiguredSources(
             policies, self.reloader, self._tenants, self._owners, clock, callbacks.wake
         )
-        own = (self._tenants, self.reloader, self._guard)
+        own = (self._tenants, self.reloader, self._guard, self._swap)
         folders = self.configured.folders
         self.background: list[Background] = [*folders, *(one for one in own if one is not None)]
         """Work between cycles; see `scheduler.Background`."""
 
-    def _reloader(self, asker: str, accepted: Callable[[Bundle], None]) -> Reloader:
+    @property
+    def bundle(self) -> Bundle | None:
+        """The bundle in force, of all sources."""
+        return self._swap.bundle
+
+    def _reloader(self, asker: str) -> Reloader:
         """One for the sources of the scheduler's owner, or for that of a namespace."""
         return Reloader(
             self._compiler,
             self._settings.of_tenant(asker),
             Listener(
-                accepted,
                 self._refused,
                 self._mended,
                 self._costly,
                 lambda bundle: self._callbacks.missing(bundle, asker),
                 partial(self._awaiting, asker),
                 self._write_down,
-                (lambda _: ()) if asker else self._prepared,
             ),
             self._clock,
             self._there,
         )
-
-    def _of_tenant(self, source: Source, accepted: Callable[[Bundle], None]) -> Reloader:
-        def in_force(bundle: Bundle) -> None:
-            self._telemetry.add(Count.POLICY_RELOADS)
-            accepted(bundle)
-
-        return self._reloader(source.tenant, in_force)
 
     def reloader_of(self, source: Source) -> Reloader:
         """The reloader of its texts; an empty one for a namespace without any so far."""
         if not source.tenant or self._tenants is None:
             return self.reloader
         known = self._tenants.reloader(source.tenant)
-        return known or self._reloader(source.tenant, lambda _: None)
+        return known or self._reloader(source.tenant)
 
     # ---- the edge ----------------------------------------------------------------------------
 
@@ -192,15 +186,11 @@ class InForce:
 
     def _known(self, kept: Mapping[str, Kept]) -> None:
         """What was kept; those of namespaces come first, so that no pod misses their rules."""
-        self._kept = kept
         if self._tenants is not None:
             self._tenants.restore(kept)
         elif self._keeper is not None:
-            self._begin()
+            self.reloader.restore(kept)
         self._callbacks.wake()
-
-    def _begin(self) -> None:
-        self.reloader.restore(self._kept or {})
 
     async def lead(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         """This replica reports and takes back from now on; what was taken back stays so."""
@@ -240,30 +230,9 @@ class InForce:
 
     # ---- what happened -----------------------------------------------------------------------
 
-    def _accepted(self, own: Bundle) -> None:
-        """The bundle of the scheduler's owner comes into force, beside those of namespaces."""
-        before, guard = self.bundle, self._guard
-        load = Load(0, 0) if guard is None else guard.measure(tried_again=True)
-        self._telemetry.add(Count.POLICY_RELOADS)
-        # While nothing is decided, pods wait for that.
-        watches = guard is not None and before is not None and self._leads()
-        if not watches:
-            self.reloader.keep_before(0)
-        ready, self._ready = self._ready, None
-        made = ready[1:] if ready is not None and ready[0] is own else None
-        for _ in self._put(own, self.reloader.sources, made):
-            pass
-        assert self.bundle is not None
-        for diagnostic in self.bundle.warnings:
-            log.warning("%s", in_a_line(diagnostic))
-        if guard is not None and watches:
-            guard.changed(load)
-
     def _go_back(self, why: str, changes: int) -> None:
-        # Also pods that other plugins rejected on the nodes that these rules left.
-        self._goes_back = True
-        self.reloader.go_back(why, changes)
-        self._goes_back = False
+        if not self.reloader.go_back(why, changes) and self._guard is not None:
+            self._guard.returned()
 
     def _keep_before(self, changes: int) -> None:
         before = len(self.reloader.may_return)
@@ -271,48 +240,34 @@ class InForce:
         if len(self.reloader.may_return) != before:
             self._callbacks.let_go()
 
-    def _tenants_changed(self) -> Work:
-        if self.reloader.bundle is not None:
-            yield from self._put(self.reloader.bundle, ())
+    def _put(self, bundle: Bundle, coming: Coming | None, put: Put) -> None:
+        """Other rules come into force, those of the owner or of namespaces alone."""
+        before, guard, watched = self.bundle, self._guard, None
+        if coming is not None and not coming.back:
+            # While nothing is decided, pods wait for that.
+            if guard is not None and before is not None and self._leads():
+                watched = guard.measure(tried_again=True)
+            else:
+                self.reloader.keep_before(0)
+        put()
+        self._since = self._clock.time()
+        self._telemetry.add(Count.POLICY_RELOADS)
+        for diagnostic in bundle.warnings if coming is not None else ():
+            log.warning("%s", in_a_line(diagnostic))
+        if guard is not None and coming is not None:
+            guard.returned()
+            if watched is not None:
+                guard.changed(watched)
 
-    def _prepared(self, own: Bundle) -> Iterable[None]:
-        """What comes of namespaces meanwhile waits, and changes nothing of what is prepared."""
-        bundle, changed = self._together(own)
-        yield from self._callbacks.prepare(bundle, changed)
-        self._ready = own, bundle, changed
-
-    def _together(self, own: Bundle) -> tuple[Bundle, frozenset[str] | None]:
-        """The owner's rules beside those of namespaces, and which of all are not as before."""
-        parts = {} if self._tenants is None else self._tenants.parts
-        bundle = together(own, parts, self._settings.policies.tenants)
-        return bundle, None if self._goes_back else bundle.changed_since(self.bundle)
-
-    def _put(
-        self,
-        own: Bundle,
-        sources: Sequence[Source],
-        made: tuple[Bundle, frozenset[str] | None] | None = None,
-    ) -> Work:
-        """Puts all that is good in force together; the log names these sources, or what is new.
-
-        What was `made` of the same before is not made again: rules that came since come next.
-
-        In steps, as there may be a thousand policies of namespaces.
-        """
-        before = self.bundle
-        bundle, changed = made or self._together(own)
-        for _ in chain((None,), self._callbacks.prepare(bundle, changed)):
-            yield
-            if self.bundle is not before:
-                return  # the owner's rules came, and included these
-        self._callbacks.put(bundle, changed)
-        self.bundle, self._since = bundle, self._clock.time()
-        yield
-        if self.bundle is not bundle:
-            return  # so they did now, and told of all that is new
+    def _tell(self, bundle: Bundle, coming: Coming | None) -> None:
+        """The log names all sources of the owner where one was edited, or what is new."""
         news, self._told = _changed(self.sources, self._told, bundle), bundle
         folders = {folder_of(name) for name in bundle.files}
-        named = [source for source in sources or news if source.folder in folders]
+        named = [
+            source
+            for source in (news if coming is None else self.reloader.sources)
+            if source.folder in folders
+        ]
         whose = {"", *[source.tenant for source in named]}
         log.info(
             'Policies in force source="%s" bundle="%s" policies="%s"',

@@ -49,51 +49,58 @@ class ConfiguredSources:
         self._reloader = reloader
         self._owners = owners
         self._wake = wake
+        self._tenants = tenants
         self._named: dict[str, sources.Source] = {}
-        self.watched: list[
-            tuple[Resource[ConfigMap], sources.ConfigMapSource | sources.SelectedSources]
-        ] = []
+        self.watched: list[tuple[Resource[ConfigMap], sources.ConfigMapSources]] = []
         self.folders: list[sources.FolderSource] = []
-        selected = [one for one in policies.all_sources if one.selector is not None]
+        handler = partial(sources.ConfigMapSources, offer=self._seen, leave=self._leave)
         for section in policies.all_sources:
             folder = section.folder if policies.in_folders else ""
             names = frozenset(section.profiles)
             if section.config_map is not None:
                 namespace, _, name = section.config_map.partition("/")
-                source = sources.Source(sources.title_of(namespace, name), folder, names)
+                source = sources.source_of(namespace, name, folder=folder, profiles=names)
                 self._named[section.config_map] = source
                 reloader.expect(source)
-                config_map = config_maps(namespace, name)
-                self.watched.append((config_map, self._of(source, namespace, name)))
+                found = handler(self.source_of, named=source)
+                self.watched.append((config_maps(namespace, name), found))
             elif section.dir is not None:
                 source = sources.Source(f"folder {section.dir}", folder, names)
                 reloader.expect(source)
                 offer = partial(self._offer, source)
                 self.folders.append(sources.FolderSource(Path(section.dir), offer, clock))
-        for section in selected:
+        for section in policies.all_sources:
+            if section.selector is None:
+                continue
             assert section.namespace is not None
             listed = partial(self._listed, f"{section.selector} in {section.namespace}")
             reloader.await_listed(*listed.args)
-            # A source without rules in force leaves nothing behind that has to be mended.
-            handler = sources.SelectedSources(
-                self._selected, self._leave, listed, lambda gone: gone.title in reloader.kept()
+            found = handler(
+                self._selected,
+                synced=listed,
+                # A source without rules in force leaves nothing behind that has to be mended.
+                keeps=lambda gone: gone.title in reloader.kept(),
             )
-            resource = config_maps(section.namespace, label_selector=section.selector or "")
-            self.watched.append((resource, handler))
+            resource = config_maps(section.namespace, label_selector=section.selector)
+            self.watched.append((resource, found))
         if tenants is not None and policies.tenants is not None:
             resource = config_maps("", policies.tenants.config_map)
-            self.watched.append((resource, tenants.handler(owners.made, owners.gone)))
+            found = handler(
+                self._of_tenant, synced=lambda _: tenants.listed(), keeps=lambda _: False
+            )
+            self.watched.append((resource, found))
 
-    def _of(self, source: sources.Source, namespace: str, name: str) -> sources.ConfigMapSource:
-        made = sources.ConfigMapSource(namespace, name, partial(self._offer, source))
-        self._owners.made(made)
-        return made
-
-    def _selected(self, namespace: str, name: str) -> sources.ConfigMapSource | None:
+    def _selected(self, meta: ObjectMeta) -> sources.Source | None:
         """A source for a ConfigMap that a selector found; None: it is one by its name already."""
-        if f"{namespace}/{name}" in self._named:
-            return None
-        return self._of(sources.selected_source(namespace, name), namespace, name)
+        found = sources.source_of(meta.namespace, meta.name)
+        return None if found.config_map in self._named else found
+
+    def _of_tenant(self, meta: ObjectMeta) -> sources.Source | None:
+        found = sources.source_of(meta.namespace, meta.name, meta.namespace)
+        if self._policies.tenant_of(found.folder):
+            return found
+        log.info("%s is skipped: policies.tenants does not list its namespace", found.title)
+        return None
 
     def _listed(self, selection: str, found: int) -> None:
         if not found:
@@ -113,24 +120,33 @@ class ConfiguredSources:
         for one in self._policies.all_sources:
             chosen = one.selector is not None and one.namespace == meta.namespace
             if chosen and read_selector(one.selector or "").matches(meta.labels or {}):
-                return sources.selected_source(meta.namespace, meta.name)
+                return sources.source_of(meta.namespace, meta.name)
         tenant = self._policies.tenant_of(f"{meta.namespace}/{meta.name}/")
-        return sources.selected_source(tenant, meta.name, tenant) if tenant else None
+        return sources.source_of(tenant, meta.name, tenant) if tenant else None
 
     def is_named(self, source: sources.Source) -> bool:
         """Whether the configuration names the ConfigMap, and does not select it."""
         return source in self._named.values()
 
-    def _leave(self, gone: sources.ConfigMapSource) -> None:
-        self._owners.gone(gone)
-        self._reloader.leave(sources.Source(gone.title))
-        self._wake()
+    def _seen(
+        self, source: sources.Source, files: sources.Texts | None, over: tuple[str, ...], uid: str
+    ) -> None:
+        self._owners.seen(source, uid)
+        self._offer(source, files, over)
 
     def _offer(
         self, source: sources.Source, files: sources.Texts | None, passed_over: tuple[str, ...]
     ) -> None:
-        self._reloader.offer(source, files, passed_over)
+        self._takes(source).offer(source, files, passed_over)
         self._wake()
+
+    def _leave(self, gone: sources.Source) -> None:
+        self._owners.gone(gone)
+        self._takes(gone).leave(gone)
+        self._wake()
+
+    def _takes(self, source: sources.Source) -> Reloader | Tenants:
+        return self._tenants if source.tenant and self._tenants is not None else self._reloader
 
 
 # ---- who is told
@@ -143,19 +159,19 @@ class Owners:
         self._events: EventSink | None = None
         self._leads: Callable[[], bool] = lambda: True
         self._untold: dict[str, Emit] = {}
-        self._config_maps: dict[str, sources.ConfigMapSource] = {}
+        self._uids: dict[str, str] = {}
 
     def connect(self, events: EventSink | None, leads: Callable[[], bool]) -> None:
         """Says where to write, and whether this replica does."""
         self._events, self._leads = events, leads
 
-    def made(self, source: sources.ConfigMapSource) -> None:
-        """A ConfigMap is a source."""
-        self._config_maps[source.title] = source
+    def seen(self, source: sources.Source, uid: str) -> None:
+        """The ConfigMap of a source has this UID, empty without one."""
+        self._uids[source.title] = uid
 
-    def gone(self, source: sources.ConfigMapSource) -> None:
+    def gone(self, source: sources.Source) -> None:
         """It is none any more."""
-        del self._config_maps[source.title]
+        self._uids.pop(source.title, None)
         self._untold.pop(source.title, None)
 
     def lead(self) -> None:
@@ -182,11 +198,11 @@ class Owners:
 
     def tell(self, source: sources.Source, kind: str, reason: str, note: str) -> None:
         """An Event about the ConfigMap; a folder has none."""
-        about = self._config_maps.get(source.title)
-        if about is None:
+        uid = self._uids.get(source.title)
+        if uid is None:
             return
-        uid = about.seen.metadata.uid if about.seen is not None else ""
-        event = Emit("ConfigMap", about.namespace, about.name, uid, kind, reason, "Reload", note)
+        namespace, _, name = source.config_map.partition("/")
+        event = Emit("ConfigMap", namespace, name, uid, kind, reason, "Reload", note)
         if not self._leads():
             self._untold[source.title] = event
         elif self._events is not None:

@@ -32,7 +32,8 @@ Measure = Callable[..., Load]
 class Guard:
     """Compares with how things were when rules changed; implements `scheduler.Background`.
 
-    `go_back` takes why, and how many changes; `watched` how many may be gone back on yet.
+    `go_back` takes why, and how many changes; `watched` how many may be gone back on yet. Until
+    what it goes back to is in force (`returned`, or a change) it does not look.
     """
 
     section: GuardSection
@@ -46,12 +47,25 @@ class Guard:
     def __post_init__(self) -> None:
         # When, until when it is watched, and how things were.
         self._changes: list[tuple[float, float, Load]] = []
+        self._bad: Load | None = None  # how they were before a change that is gone back on
 
     def changed(self, before: Load) -> None:
         """Other rules are in force from now on; how things were before they woke anybody."""
         now = self.clock.monotonic()
         self._changes.append((now, now + seconds(self.section.within), before))
         self.due = now + _EVERY_SECONDS
+
+    def returned(self) -> None:
+        """What it went back to is in force, or what came since: errors until now are of the bad."""
+        bad, self._bad = self._bad, None
+        if bad is None:
+            return
+        now, late = self.clock.monotonic(), self.measure().errors - bad.errors
+        self._changes = [
+            (at, max(until, now + _AGAIN_SECONDS), Load(before.pending, before.errors + late))
+            for at, until, before in self._changes
+        ]
+        self.due = now + _EVERY_SECONDS if self._changes else None
 
     def step(self, deadline: float) -> bool:  # noqa: ARG002 - a few numbers are one step
         """Looks if it is time."""
@@ -61,18 +75,14 @@ class Guard:
         changes, load = self._changes, self.measure()
         wrong = [self._wrong(before, load, now - since) for since, _, before in changes]
         # The last change since which so much came goes, with those after it. If one before it is to
-        # blame, pods are soon rejected again; the errors until now are none of its own.
+        # blame, pods are soon rejected again.
         bad = max((at for at, why in enumerate(wrong) if why), default=None)
-        since, again = load.errors, now
-        if bad is not None:
-            since, again = changes[bad][2].errors, now + _AGAIN_SECONDS
+        if bad is None:
+            self._changes = [one for one in changes if now < one[1]]
+            self.due = now + _EVERY_SECONDS if self._changes else None
+        else:
+            self._bad, self._changes, self.due = changes[bad][2], changes[:bad], None
             self.go_back(wrong[bad], len(changes) - bad)
-        self._changes = [
-            (at, max(until, again), Load(before.pending, before.errors + load.errors - since))
-            for at, until, before in changes[:bad]
-            if now < max(until, again)
-        ]
-        self.due = now + _EVERY_SECONDS if self._changes else None
         self.watched(len(self._changes))
         return False
 

@@ -1,26 +1,28 @@
 """Policy texts of several sources in, a bundle in force out; or a refusal, and the old rules stay.
 
-    idle ── offer(source, files) ─▶ compiling ── no error ──▶ accepted: one reference changes ▶ idle
-     ▲                                │  ▲ │
+    idle ── offer(source, files) ─▶ compiling ── no error ──▶ coming ── came(put) ──▶ idle
+     ▲                                │  ▲ │                    │ offer(newer files): withdrawn
      │                                │  └─┘ offer(newer files): starts again with those
      │                                └── errors ──▶ each source by itself: those that fit are
      │                                    taken, the others refused: told once, their old texts stay
      ├── offer(source, None) or no file in it: refused, its old texts stay
      ├── leave(source): its rules go
-     ├── go_back(why): the bundle of before is in force, the new texts are not tried again
+     ├── go_back(why): the bundle of before comes back, the new texts are not tried again
      ├── heed(kept): what another process has taken back is so here
      └── the cluster outgrows the size that costs were bounded for ──▶ bounded anew: told, never
          refused: what is in force stays
 
 A source's texts take effect whole or not at all. No profile has rules before every source that is
 expected for it has texts that are good, its own or those kept from before the start. Compiling is
-driven in slices between scheduling cycles, so that no pod waits for it.
+driven in slices between scheduling cycles, so that no pod waits for it. What is coming is put in
+force by whoever asks what is `ready`: see `engine.inforce.swap` and `engine.policy.tenants`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -30,6 +32,7 @@ from dsl.diagnostics import Diagnostic
 from engine.clock import Clock
 from engine.policy.bundle import Bundle, CompileSettings, Refusal, steps_of
 from engine.policy.sources import Source, Texts, decoded
+from engine.steps import Steps
 
 _OF_COST: Final = ("P320", "P321")
 _LOOK_SECONDS: Final = 0.25
@@ -56,23 +59,20 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Who is told: `accepted` puts the bundle in force, before it returns.
+    """Who is told.
 
     `refused`: a source's texts are not in force. `mended`: they are again those in force. `costly`:
     the cluster has grown so that policies in force cost more than they should; `outgrown`: it has
-    grown beyond what costs were bounded for until now. `missing` says what
-    a bundle reads and is not known yet, which begins to be read then; `awaiting` is told that it
-    waits for that. `prepare` does in steps what `accepted` would need long for; decisions go on.
+    grown beyond what costs were bounded for until now. `missing` says what a bundle reads and is
+    not known yet, which begins to be read then; `awaiting` is told that it waits for that.
     """
 
-    accepted: Callable[[Bundle], None] = lambda _: None
     refused: Callable[[Source, Refusal], None] = lambda _source, _why: None
     mended: Callable[[Source, Bundle], None] = lambda _source, _bundle: None
     costly: Callable[[Bundle, tuple[Diagnostic, ...]], None] = lambda _bundle, _found: None
     missing: Callable[[Bundle], tuple[str, ...]] = lambda _: ()
     awaiting: Callable[[Bundle, tuple[str, ...]], None] = lambda _bundle, _missing: None
     outgrown: Callable[[], None] = lambda: None
-    prepare: Callable[[Bundle], Iterable[None]] = lambda _: ()
 
 
 @dataclass(slots=True)
@@ -100,6 +100,23 @@ Chosen = dict[str, Texts]
 """Title of a source -> its texts."""
 
 
+@dataclass(slots=True, eq=False)
+class Coming:
+    """A bundle that is to come into force, whole, and of which texts it is.
+
+    Who was `refused` beside it is told once it is in force, or waits. `back`: it was there before.
+    """
+
+    bundle: Bundle
+    chosen: Chosen
+    refused: list[tuple[_State, Refusal]]
+    back: bool = False
+
+
+_Found = tuple[Chosen, Bundle | None, list[tuple[_State, Refusal]]]
+"""Texts that are good together, their bundle unless some profiles wait, and who is refused."""
+
+
 @dataclass(eq=False)
 class Reloader:
     """The state machine; implements `scheduler.Background`. `there` counts nodes and pods."""
@@ -118,11 +135,11 @@ class Reloader:
         self._states: dict[str, _State] = {}
         self._kept: Mapping[str, Kept] = {}
         self._awaits: set[str] = set()
-        self._work: Work | None = None
-        self._next: tuple[Bundle, Chosen] | None = None
-        self._preparing: Iterator[None] | None = None
+        self._work = Steps(self.clock)
+        self._coming: Coming | None = None
+        self._back: Coming | None = None
         self.awaited: tuple[str, ...] = ()
-        """What the bundle that is to come into force waits for; empty if none does."""
+        """What the bundle that is to come into force waits for; empty if it does not."""
 
     # ---- what comes --------------------------------------------------------------------------
 
@@ -188,7 +205,7 @@ class Reloader:
             self._begin()
 
     def go_back(self, why: str, changes: int = 1) -> bool:
-        """Puts the bundle of before the last changes in force again; False if there is none.
+        """The bundle of before the last changes comes next; False if there is none.
 
         What came with them is not tried again before it changes.
         """
@@ -198,22 +215,24 @@ class Reloader:
         if bad is None or not before or before[0][0].hash == bad.hash:
             return False
         bundle, goods = before[0]
-        changed = [one for title, one in self._states.items() if one.good != goods.get(title)]
-        for state in changed:
-            bad_texts = digest(state.good or {})
-            state.barred = (state.barred + bad_texts)[-_MOST_BEFORE * len(bad_texts) :]
-            state.good = goods.get(state.source.title)
-        self.listener.accepted(bundle)
+        refused = []
+        for title, state in self._states.items():
+            if state.good != goods.get(title):
+                bad_texts = digest(state.good or {})
+                state.barred = (state.barred + bad_texts)[-_MOST_BEFORE * len(bad_texts) :]
+                state.good = goods.get(title)
+                why_not = _taken_back(state.source, f" (bundle {bad.hash}): {why}")
+                refused.append((state, why_not))
         self.bundle, self._in_force = bundle, goods
-        for state in changed:
-            self._refuse(state, _taken_back(state.source, f" (bundle {bad.hash}): {why}"))
+        self._back = Coming(bundle, goods, refused, back=True)
         self._begin()
         return True
 
     @property
     def may_return(self) -> list[Bundle]:
-        """The bundles of before, as long as the changes since then can be gone back on."""
-        return [bundle for bundle, _ in self._before]
+        """The bundles of before, as long as the changes since then can be gone back on or are."""
+        back = [] if self._back is None else [self._back.bundle]
+        return [*(bundle for bundle, _ in self._before), *back]
 
     def keep_before(self, changes: int) -> None:
         """No more than the last changes can be gone back on from now on."""
@@ -264,8 +283,10 @@ class Reloader:
         if source.title in self._states:
             self._states[source.title].refusal = None
         self.offer(source, files, passed_over)
-        if self._work is not None:
-            yield from self._work
+        while self._work.step(-math.inf):
+            yield
+        if self._coming is not None:
+            self.came(self._coming)
         return self.refusal_of(source)
 
     # ---- what is known -----------------------------------------------------------------------
@@ -303,57 +324,86 @@ class Reloader:
     # ---- the work ----------------------------------------------------------------------------
 
     @property
-    def prepares(self) -> bool:
-        """Whether a bundle is prepared that is next in force."""
-        return self._preparing is not None
-
-    @property
     def due(self) -> float | None:
         """Never by itself but while a bundle waits: whoever offers files wakes the scheduler."""
-        return None if self._next is None else self.clock.monotonic() + _LOOK_SECONDS
+        waits = self._coming is not None or self._back is not None
+        return self.clock.monotonic() + _LOOK_SECONDS if waits else None
 
     def step(self, deadline: float) -> bool:
         """Compiles until the deadline; True if there is more to do."""
-        while self._come_in():
-            if self.clock.monotonic() >= deadline:
-                return True
-        if self._work is None and self._is_outgrown():
-            self._work = self._bound_anew()
-        while self._work is not None:
-            work = self._work
-            try:
-                next(work)
-            except StopIteration:
-                # Who is told may have offered something else meanwhile.
-                self._work = None if self._work is work else self._work
-                return self._work is not None or self._preparing is not None
-            if self.clock.monotonic() >= deadline:
-                return True
-        return False
+        if self._work.due is None and self._is_outgrown():
+            self._work.begin(self._bound_anew())
+        return self._work.step(deadline)
+
+    def ready(self) -> Coming | None:
+        """What is to come into force, once all is known that it reads; until then what comes back.
+
+        That has been there, and waits for nothing.
+        """
+        coming = self._coming
+        if coming is not None:
+            told, self.awaited = self.awaited, self.listener.missing(coming.bundle)
+            if not self.awaited:
+                return coming
+            if self.awaited != told:
+                self._no_more_refused(coming.chosen)
+                self.listener.awaiting(coming.bundle, self.awaited)
+                self._tell_refused(coming)
+        return self._back
+
+    def came(self, coming: Coming, put: Callable[[], None] = lambda: None) -> None:
+        """`put` puts in force what was `ready`."""
+        back, self._back = self._back, None
+        if not coming.back:
+            # No guard watches those of namespaces, of which there may be thousands.
+            if self.bundle is not None and not self.settings.tenant:
+                self._before = [*self._before, (self.bundle, self._in_force)][-_MOST_BEFORE:]
+            self._mended(coming.chosen)
+            self.bundle, self._coming = coming.bundle, None
+        put()
+        for one in (coming, back):
+            if one is not None:
+                self._tell_refused(one)
+        self._tell_mended(coming.chosen, coming.bundle)
 
     def _begin(self) -> None:
-        self._work = None if self._awaits else self._settle()
-        self._next, self.awaited, self._preparing = None, (), None
+        """What was to come does not; who was refused beside it is told none the less."""
+        coming, self._coming, self.awaited = self._coming, None, ()
+        if coming is not None:
+            self._tell_refused(coming)
+        self._work.begin(None if self._awaits else self._settle())
+
+    def _tell_refused(self, coming: Coming) -> None:
+        refused, coming.refused = coming.refused, []
+        for state, why in refused:
+            self._refuse(state, why)
+        self._say_barred()
 
     def _settle(self) -> Work:
-        """Finds which of the newest texts can be in force together, and puts them in force."""
+        """Finds which of the newest texts can be in force together: these are to come."""
         self._size = Size.for_cluster(*self.there())
         newest = {title: new for title, one in self._states.items() if (new := one.newest)}
-        together = {**self._goods(), **newest}
-        if self.bundle is not None and together == self._in_force:
-            self._take(self.bundle, together)
+        chosen, now, made = {**self._goods(), **newest}, self.bundle, None
+        refused: list[tuple[_State, Refusal]] = []
+        bundle = now if chosen == self._in_force else None
+        if bundle is None and len(newest) > 1 and len(chosen) == len(self._states):
+            made = yield from self._made(chosen, "policies")
+            bundle = made if isinstance(made, Bundle) else None
+        if bundle is None:
+            chosen, bundle, refused = yield from self._one_by_one()
+        if bundle is None:
+            self._no_more_refused(chosen)
+        elif now is None or (now.hash, now.waits) != (bundle.hash, bundle.waits):
+            self._coming = Coming(bundle, chosen, refused)
+            return
         else:
-            made: Bundle | Refusal | None = None
-            if len(newest) > 1 and len(together) == len(self._states):
-                made = yield from self._made(together, "policies")
-            if isinstance(made, Bundle):
-                self._take(made, together)
-            else:
-                yield from self._one_by_one()
-        for state in self._states.values():
-            self._say_barred(state)
+            self._tell_mended(chosen, now)
+        for state, why in refused:
+            self._refuse(state, why)
+        if self._back is None:
+            self._say_barred()
 
-    def _one_by_one(self) -> Work:
+    def _one_by_one(self) -> Generator[None, None, _Found]:
         """Each source's newest texts beside what is chosen already, else what was kept of it."""
         chosen, bundle = yield from self._at_first()
         refused: dict[str, tuple[_State, Refusal]] = {}
@@ -376,17 +426,15 @@ class Reloader:
         lacking = [
             one for title, one in self._states.items() if one.expected and title not in chosen
         ]
-        if all(one.source.profiles for one in lacking):
-            if bundle is None:
-                made = yield from self._made(chosen, "policies")
-                bundle = made if isinstance(made, Bundle) else None
-            if bundle is not None:
-                waits = {name: one.source.title for one in lacking for name in one.source.profiles}
-                self._take(replace(bundle, waits=waits), chosen)
-        else:
-            self._no_more_refused(chosen)
-        for state, why in refused.values():
-            self._refuse(state, why)
+        if not all(one.source.profiles for one in lacking):
+            return chosen, None, [*refused.values()]
+        if bundle is None:
+            made = yield from self._made(chosen, "policies")
+            bundle = made if isinstance(made, Bundle) else None
+        if bundle is not None:
+            waits = {name: one.source.title for one in lacking for name in one.source.profiles}
+            bundle = replace(bundle, waits=waits)
+        return chosen, bundle, [*refused.values()]
 
     def _at_first(self) -> Generator[None, None, tuple[Chosen, Bundle | None]]:
         """What newest texts have to get along with: what is in force, or was before the start."""
@@ -411,43 +459,9 @@ class Reloader:
         }
         return steps_of(self.compiler, files, self.settings, self._size, title)
 
-    def _take(self, bundle: Bundle, chosen: Chosen) -> None:
-        """Lets a bundle come into force, or says that it is."""
-        now = self.bundle
-        if now is not None and (now.hash, now.waits) == (bundle.hash, bundle.waits):
-            for state in self._mended(chosen):
-                self.listener.mended(state.source, now)
-            return
-        self._next, self.awaited, self._preparing = (bundle, chosen), (), None
-        self._come_in()
-
-    def _come_in(self) -> bool:
-        """The next bundle comes into force, whole, while all is known that it reads.
-
-        True: it is being prepared, by another step of which this has done one.
-        """
-        if self._next is None:
-            return False
-        bundle, chosen = self._next
-        told, self.awaited = self.awaited, self.listener.missing(bundle)
-        if self.awaited:
-            self._preparing = None
-            if self.awaited != told:
-                self._no_more_refused(chosen)
-                self.listener.awaiting(bundle, self.awaited)
-            return False
-        if self._preparing is None:
-            self._preparing = iter(self.listener.prepare(bundle))
-        if next(self._preparing, self) is not self:
-            return True
-        self._next = self._preparing = None
-        # No guard watches those of namespaces, of which there may be thousands.
-        if self.bundle is not None and not self.settings.tenant:
-            self._before = [*self._before, (self.bundle, self._in_force)][-_MOST_BEFORE:]
-        self._mended(chosen)
-        self.listener.accepted(bundle)
-        self.bundle = bundle
-        return False
+    def _tell_mended(self, chosen: Chosen, bundle: Bundle) -> None:
+        for state in self._mended(chosen):
+            self.listener.mended(state.source, bundle)
 
     def _mended(self, chosen: Chosen) -> list[_State]:
         """These texts are in force; the sources whose refusal is over with that."""
@@ -467,13 +481,13 @@ class Reloader:
             state.refusal = refusal
             self.listener.refused(state.source, refusal)
 
-    def _say_barred(self, state: _State) -> None:
+    def _say_barred(self) -> None:
         """What was taken back is not tried again after a start, or after a broken text, either."""
-        offered = state.offered
-        is_barred = offered is not None and digest(offered) in state.barred
-        told = state.refusal is not None and state.refusal.reason == _TAKEN_BACK
-        if is_barred and offered != state.good and not told:
-            self._refuse(state, _taken_back(state.source, " before"))
+        for state in self._states.values():
+            offered, why = state.offered, state.refusal
+            told = why is not None and why.reason == _TAKEN_BACK
+            if offered not in (None, state.good) and not told and digest(offered) in state.barred:
+                self._refuse(state, _taken_back(state.source, " before"))
 
     def _goods(self) -> Chosen:
         return {title: one.good for title, one in self._states.items() if one.good is not None}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.clock import Clock
-from engine.objects import ConfigMap, Identity
+from engine.objects import ConfigMap, Identity, ObjectMeta
 from engine.policy.folder import ENDING, TESTS
 from engine.text.files import bytes_in
 
@@ -37,135 +37,115 @@ class Source:
         folder: what stands before the names of its files where there are several sources.
         profiles: those that its policies are for, all if there is none.
         tenant: the namespace whose pods its policies are for, empty for all.
+        config_map: NAMESPACE/NAME of the ConfigMap that it is, empty for a folder.
     """
 
     title: str
     folder: str = ""
     profiles: frozenset[str] = frozenset()
     tenant: str = ""
+    config_map: str = ""
 
 
-def title_of(namespace: str, name: str) -> str:
-    """How messages call a ConfigMap."""
-    return f"ConfigMap {namespace}/{name}"
-
-
-def selected_source(namespace: str, name: str, tenant: str = "") -> Source:
-    """What a ConfigMap is that a selector found, or that of a namespace with its own policies."""
-    return Source(title_of(namespace, name), f"{namespace}/{name}/", tenant=tenant)
+def source_of(
+    namespace: str,
+    name: str,
+    tenant: str = "",
+    *,
+    folder: str | None = None,
+    profiles: frozenset[str] = frozenset(),
+) -> Source:
+    """A ConfigMap as a source."""
+    key = f"{namespace}/{name}"
+    folder = f"{key}/" if folder is None else folder
+    return Source(f"ConfigMap {key}", folder, profiles, tenant, key)
 
 
 Offer = Callable[[Texts | None, tuple[str, ...]], None]
 """Takes the files of a source by name (None: it is gone), and what is there and is no policy."""
 
 
-class ConfigMapSource:
-    """One ConfigMap; each key NAME.policy is a file. Implements the reflector's handler."""
+@dataclass(eq=False)
+class ConfigMapSources:
+    """The ConfigMaps of a watch, each a source; each key NAME.policy is a file. A handler of it.
 
-    def __init__(self, namespace: str, name: str, offer: Offer) -> None:
-        self.namespace = namespace
-        self.name = name
-        self.title = title_of(namespace, name)
-        """How the source is called in messages."""
-        self.seen: ConfigMap | None = None
-        self._offer = offer
+    `source_of` says which one an object is; None: it is not to be read. `offer` takes what `Offer`
+    does of a source, and the UID of its ConfigMap. `leave` takes a source that is selected no more,
+    but for the last one where it `keeps` that one: it is gone, and its rules stay until another is
+    selected. `synced` is told when those that there are at the start were told, and how many. One
+    that is `named` is missed where it is not among them.
+    """
+
+    source_of: Callable[[ObjectMeta], Source | None]
+    offer: Callable[[Source, Texts | None, tuple[str, ...], str], None]
+    leave: Callable[[Source], None]
+    synced: Callable[[int], None] = lambda _: None
+    keeps: Callable[[Source], bool] = lambda _: True
+    named: Source | None = None
+
+    def __post_init__(self) -> None:
+        self._sources = {} if self.named is None else {self.named.config_map: self.named}
+        self._missed = self.named
 
     def on_add(self, config_map: ConfigMap) -> None:
-        """The ConfigMap is there."""
-        self.on_update(None, config_map)
+        """One is there, or is selected."""
+        source = self._known(config_map.metadata) or self.source_of(config_map.metadata)
+        if source is not None:
+            self._sources[source.config_map] = source
+            self._look(source, None, config_map)
+            missed, self._missed = self._missed, None
+            if missed is not None and missed != source:
+                self._drop(missed)
 
-    def on_update(self, old: ConfigMap | None, new: ConfigMap) -> None:
-        """The ConfigMap changed; only a change of its files counts."""
-        self.seen = new
+    def _known(self, meta: ObjectMeta | Identity) -> Source | None:
+        return self._sources.get(f"{meta.namespace}/{meta.name}")
+
+    def on_update(self, old: ConfigMap, new: ConfigMap) -> None:
+        """One changed; only a change of its files counts."""
+        source = self._known(new.metadata)
+        if source is not None:
+            self._look(source, old, new)
+
+    def _look(self, source: Source, old: ConfigMap | None, new: ConfigMap) -> None:
         files, names = files_of(new), passed_over(new)
         before, known = (None, ()) if old is None else (files_of(old), passed_over(old))
         for name in sorted({*names} - {*known}):
             _LOG.warning(
                 "%s: key %s is skipped: a policy's key ends in .policy; call it %s",
-                self.title,
+                source.title,
                 name,
                 f"{name.partition('.')[0] or 'NAME'}{ENDING}",
             )
         # Without any policy, what is there instead is all that can be told of it.
         if files != before or (not files and names != known):
-            self._offer(files, names)
-
-    def on_delete(self, config_map: ConfigMap) -> None:
-        """The ConfigMap is gone."""
-        self.seen = config_map
-        self._offer(None, ())
-
-    def on_unreadable(self, meta: Identity, reason: str) -> None:  # noqa: ARG002 - the protocol's
-        """The object itself is broken, which no API server lets happen: as if it were gone."""
-        self._offer(None, ())
-
-    def on_synced(self) -> None:
-        """The first list is in; without the ConfigMap in it, the source is missing."""
-        if self.seen is None:
-            self._offer(None, ())
-
-
-@dataclass(eq=False)
-class SelectedSources:
-    """The ConfigMaps of a selector, each a source of its own. A handler of the reflector.
-
-    `made` gives a source for the ConfigMap of a namespace and name; None: it is not to be read.
-    `leave` takes a source that is selected no more, but for the last one where it `keeps` that one:
-    it is gone, and its rules stay until another is selected. `synced` is told when those that
-    there are at the start were told, and how many.
-    """
-
-    made: Callable[[str, str], ConfigMapSource | None]
-    leave: Callable[[ConfigMapSource], None]
-    synced: Callable[[int], None] = lambda _: None
-    keeps: Callable[[ConfigMapSource], bool] = lambda _: True
-
-    def __post_init__(self) -> None:
-        self._missed: tuple[str, str] | None = None
-        self._sources: dict[tuple[str, str], ConfigMapSource] = {}
-
-    def on_add(self, config_map: ConfigMap) -> None:
-        """One is selected."""
-        key = config_map.metadata.namespace, config_map.metadata.name
-        source = self._sources.get(key) or self.made(*key)
-        if source is not None:
-            self._sources[key] = source
-            source.on_add(config_map)
-            missed, self._missed = self._missed, None
-            if missed is not None and missed != key:
-                self._drop(missed)
-
-    def on_update(self, old: ConfigMap, new: ConfigMap) -> None:
-        """One changed."""
-        source = self._sources.get((new.metadata.namespace, new.metadata.name))
-        if source is not None:
-            source.on_update(old, new)
+            self.offer(source, files, names, new.metadata.uid)
 
     def on_delete(self, config_map: ConfigMap) -> None:
         """One is gone, or has lost the label."""
-        key = config_map.metadata.namespace, config_map.metadata.name
-        source = self._sources.get(key)
+        source = self._known(config_map.metadata)
         if source is None:
             return
         if len(self._sources) == 1 and self.keeps(source):
-            self._missed = key
-            source.on_delete(config_map)
+            self._missed = source
+            self.offer(source, None, (), config_map.metadata.uid)
         else:
-            self._drop(key)
+            self._drop(source)
 
-    def _drop(self, key: tuple[str, str]) -> None:
-        source = self._sources.pop(key)
+    def _drop(self, source: Source) -> None:
+        del self._sources[source.config_map]
         _LOG.warning("%s is no longer selected: its rules are withdrawn", source.title)
         self.leave(source)
 
-    def on_unreadable(self, meta: Identity, reason: str) -> None:
-        """See `ConfigMapSource`."""
-        source = self._sources.get((meta.namespace, meta.name))
+    def on_unreadable(self, meta: Identity, reason: str) -> None:  # noqa: ARG002 - the protocol's
+        """The object itself is broken, which no API server lets happen: as if it were gone."""
+        source = self._known(meta)
         if source is not None:
-            source.on_unreadable(meta, reason)
+            self.offer(source, None, (), meta.uid)
 
     def on_synced(self) -> None:
-        """A selection without any ConfigMap has no rules."""
+        """The first list is in; a selection without any ConfigMap has no rules."""
+        if self.named is not None and self._missed is not None:
+            self.offer(self.named, None, (), "")
         self.synced(len(self._sources))
 
 

@@ -1,7 +1,7 @@
 """Policies of namespaces about their own pods: texts of many in, one bundle each out.
 
     texts of one ─▶ its own reloader ─▶ parts[namespace] ┐
-    texts of another ─▶ its own reloader ─▶ ...          ┴─ all that changed together ─▶ `changed`
+    texts of another ─▶ its own reloader ─▶ ...          ┴─ another `version`
 
 Each namespace is compiled by itself, waits by itself and is refused by itself; whoever edits has
 those that edited before go first.
@@ -9,100 +9,56 @@ those that edited before go first.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Final
 
 from engine.clock import Clock
-from engine.configuration.berth import PoliciesSection
 from engine.policy.bundle import Bundle
-from engine.policy.reloader import Kept, Reloader, Work
-from engine.policy.sources import (
-    ConfigMapSource,
-    SelectedSources,
-    Source,
-    Texts,
-    selected_source,
-    title_of,
-)
+from engine.policy.reloader import Kept, Reloader
+from engine.policy.sources import Source, Texts
 
-_LOG = logging.getLogger(__name__)
-_PAUSE: Final = 0.5
-"""Seconds between two changes of what is in force, as each costs all pods a little."""
 _LOOK_SECONDS: Final = 1.0
 """How often it is looked whether the cluster has outgrown what costs were bounded for."""
-Make = Callable[[Source, Callable[[Bundle], None]], Reloader]
 
 
 class Tenants:
     """Those of a process; implements `scheduler.Background`.
 
     Attributes:
-        parts: what is in force of each namespace that has policies.
-        changed: told when that is another, but not while it is `held`; `ready` is told when all
-            that there was at the start was compiled.
+        parts: the rules of each namespace that has some, as they are to be in force.
+        version: another one when they are others.
+        ready: told, with what was kept, when all that there was at the start was compiled.
     """
 
     def __init__(
-        self, policies: PoliciesSection, make: Make, clock: Clock, wake: Callable[[], None]
+        self, make: Callable[[str], Reloader], clock: Clock, wake: Callable[[], None]
     ) -> None:
-        """Starts without any; `make` gives a reloader that tells of bundles in force."""
+        """Starts without any; `make` gives a reloader for the texts of a namespace."""
         self.parts: dict[str, Bundle] = {}
-        self.changed: Callable[[], Work] = lambda: (_ for _ in ())
-        self.ready: Callable[[], None] = lambda: None
-        self.held: Callable[[], bool] = lambda: False
-        self._policies = policies
+        self.version = 0
+        self.ready: Callable[[Mapping[str, Kept]], None] = lambda _: None
         self._make = make
         self._clock = clock
         self._wake = wake
         self._tenants: dict[str, Reloader] = {}
         self._working: dict[str, Reloader] = {}
         self._kept: Mapping[str, Kept] | None = None
-        self._listed = self._is_ready = self._news = False
-        self._next = self._look = clock.monotonic()
-        self._coming: Work | None = None
+        self._listed = self._is_ready = False
+        self._look = clock.monotonic()
 
     # ---- what comes --------------------------------------------------------------------------
 
-    def handler(
-        self, made: Callable[[ConfigMapSource], None], gone: Callable[[ConfigMapSource], None]
-    ) -> SelectedSources:
-        """Takes the ConfigMaps of all namespaces; tells of each that is one of ours."""
-
-        def source_of(namespace: str, name: str) -> ConfigMapSource | None:
-            if not self._policies.tenant_of(f"{namespace}/{name}/"):
-                title = title_of(namespace, name)
-                _LOG.info("%s is skipped: policies.tenants does not list its namespace", title)
-                return None
-            offer = partial(self.offer, selected_source(namespace, name, namespace))
-            of = ConfigMapSource(namespace, name, offer)
-            made(of)
-            return of
-
-        def leave(source: ConfigMapSource) -> None:
-            self.leave(source.namespace)
-            gone(source)
-
-        def listed(_found: int) -> None:
-            self._listed = True
-            self._wake()
-
-        return SelectedSources(source_of, leave, listed, lambda _: False)
+    def listed(self) -> None:
+        """Every namespace that has policies at the start was told of."""
+        self._listed = True
+        self._wake()
 
     def offer(self, source: Source, files: Texts | None, passed_over: tuple[str, ...]) -> None:
         """The files of a namespace are these now."""
         namespace = source.tenant
         one = self._tenants.get(namespace)
         if one is None:
-
-            def in_force(bundle: Bundle) -> None:
-                # Texts that were never good leave nothing to be in force.
-                if bundle.files:
-                    self.parts[namespace] = bundle
-                    self._news = True
-
-            one = self._tenants[namespace] = self._make(source, in_force)
+            one = self._tenants[namespace] = self._make(namespace)
             if self._kept is None:
                 one.await_kept()
             else:
@@ -112,11 +68,12 @@ class Tenants:
         self._working[namespace] = one
         self._wake()
 
-    def leave(self, namespace: str) -> None:
+    def leave(self, source: Source) -> None:
         """The ConfigMap of a namespace is gone, and its rules with it."""
+        namespace = source.tenant
         if self._tenants.pop(namespace, None) is not None:
             self._working.pop(namespace, None)
-            self._news |= self.parts.pop(namespace, None) is not None
+            self.version += self.parts.pop(namespace, None) is not None
             self._wake()
 
     def restore(self, kept: Mapping[str, Kept]) -> None:
@@ -145,16 +102,12 @@ class Tenants:
 
     @property
     def due(self) -> float | None:
-        """Soon where something waits to be put in force, or for what it reads."""
-        found = [due for one in self._working.values() if (due := one.due) is not None]
-        return min([*found, self._next] if self._news and self._is_ready else found, default=None)
+        """Soon where something waits for what it reads."""
+        found = (due for one in self._working.values() if (due := one.due) is not None)
+        return min(found, default=None)
 
     def step(self, deadline: float) -> bool:
         """Compiles until the deadline; True if there is more to do."""
-        if self._coming is not None:
-            if all(self._clock.monotonic() < deadline for _ in self._coming):
-                self._coming = None
-            return True
         now = self._clock.monotonic()
         if now >= self._look:
             self._look = now + _LOOK_SECONDS
@@ -162,19 +115,21 @@ class Tenants:
         for namespace, one in list(self._working.items()):
             if one.step(deadline):
                 return True
+            coming = one.ready()
+            if coming is not None:
+                one.came(coming)
+                # Texts that were never good leave nothing to be in force.
+                if coming.bundle.files:
+                    self.parts[namespace] = coming.bundle
+                    self.version += 1
             if one.due is None and self._kept is not None:
                 self._working.pop(namespace, None)
             if self._clock.monotonic() >= deadline:
                 break
         compiling = any(one.due is None for one in self._working.values())
         if not self._is_ready and self._listed and self._kept is not None and not compiling:
-            self._is_ready, self._news = True, False
+            self._is_ready = True
             # It is of those that were there at the start: one that comes later is a new one.
-            self._kept = {}
-            self.ready()
-        elif self._news and self._is_ready and now >= self._next and not self.held():
-            self._news = False
-            self._next = self._clock.monotonic() + _PAUSE
-            self._coming = self.changed()
-            return True
+            kept, self._kept = self._kept, {}
+            self.ready(kept)
         return compiling and self._kept is not None

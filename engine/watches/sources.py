@@ -40,7 +40,7 @@ from engine.queue import SchedulingQueue
 from engine.signals.samples import Match, Pause, Series
 from engine.signals.spec import Question
 from engine.signals.store import SignalStore
-from engine.tasks import give_way, in_thread
+from engine.tasks import first, give_way, in_thread
 from engine.text.quantity import parse
 
 _LOG = logging.getLogger(__name__)
@@ -201,6 +201,7 @@ class UsageSource(Source):
         self._error = ""
         self._found: list[Usage] = []
         self._fed: set[Question] = set()
+        self._asked = asyncio.Event()
 
     def awaited(self) -> str:
         """See `Source`: there once it answered, or said that it is not there."""
@@ -211,40 +212,49 @@ class UsageSource(Source):
 
     async def run(self) -> None:
         """See `Source`."""
+        due = 0.0
         while True:
-            wait = _ASK_AGAIN_SECONDS
-            try:
-                found = [one async for one in each(self.client, self._resource)]
-            except KubeError as error:
-                self._failed(error)
-            else:
-                await self._take(found)
-                every = self._questions().values()
-                wait = max(_LEAST_SECONDS, min(every, default=_ASK_AGAIN_SECONDS))
+            self._asked.clear()
+            if self.wiring.clock.monotonic() >= due:
+                due = self.wiring.clock.monotonic() + await self._ask()
+            if not self._error:
+                await self._read()
             self.came()
-            await self.wiring.sleep(wait)
+            await first(self._asked.wait(), self.wiring.sleep(due - self.wiring.clock.monotonic()))
 
-    async def _take(self, found: list[Usage]) -> None:
-        """An answer comes in; there may be tens of thousands, which a thread reads."""
-        now, before = self.wiring.clock.time(), self._found
-        for question in (asked := self._questions()):
+    async def _ask(self) -> float:
+        """Asks once; the seconds after which to ask again."""
+        try:
+            found = [one async for one in each(self.client, self._resource)]
+        except KubeError as error:
+            self._failed(error)
+            return _ASK_AGAIN_SECONDS
+        before, self._found, self._fed, self._error = self._found, found, set(), ""
+        while before:
+            del before[-_A_STEP:]
+            await asyncio.sleep(0)
+        every = self._questions().values()
+        return max(_LEAST_SECONDS, min(every, default=_ASK_AGAIN_SECONDS))
+
+    async def _read(self) -> None:
+        """Metrics get the last answer, each once. A thread reads it, as there may be thousands."""
+        found, now = self._found, self.wiring.clock.time()
+        for question in self._questions().keys() - self._fed:
 
             def read(question: Question = question) -> tuple[Sequence[Series], Match]:
                 series = series_of(found, question, now, give_way)
                 return series, self.store.match(question, series, give_way)
 
             self.store.ingest(question, *await in_thread(read))
-        self._answered, self._error, self._found, self._fed = True, "", found, {*asked}
-        while before:
-            del before[-_A_STEP:]
-            await asyncio.sleep(0)
+            self._fed.add(question)
+        self._answered = True
 
     def feed(self) -> None:
-        """See `Source`: metrics that are new get what was answered last."""
+        """See `Source`: metrics that are new are soon given what was answered last."""
         questions = self._questions().keys()
-        for question in questions - self._fed if self._answered and not self._error else ():
-            self.store.ingest(question, series_of(self._found, question, self.wiring.clock.time()))
-        self._fed = {*questions}
+        self._fed &= questions
+        if questions - self._fed:
+            self._asked.set()
 
     def _questions(self) -> Mapping[Question, float]:
         questions = self.store.questions(USAGE)

@@ -10,7 +10,7 @@ import gc
 import logging
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from datetime import UTC
 
@@ -67,12 +67,11 @@ class Bench:
         self._profiles = make_profiles(Settings())
         self._worlds = Worlds(UTC, ())
         self.frameworks: Frameworks | None = None
-        self._prepared: tuple[Frameworks, QueueHooks] | None = None
         self.swap = 0.0
         settings = Settings.model_validate({"berth": {"policies": {"configMap": "x/y"}}})
         self.in_force = InForce(
             settings,
-            Callbacks(self._put, prepare=self._prepare),
+            Callbacks(self._prepare),
             self._profiles,
             clock=SystemClock(),
             telemetry=Telemetry(),
@@ -93,17 +92,19 @@ class Bench:
     def _snapshot(self):  # type: ignore[no-untyped-def]  # the cache's own
         return self.cache.snapshot(time.time())
 
-    def _prepare(self, bundle: Bundle, changed: frozenset[str] | None) -> Iterator[None]:
-        if self._prepared is None:
-            frameworks = frameworks_of(self._profiles, bundle, worlds=self._worlds)
-            hooks = queue_hooks(frameworks, self._snapshot)
-            yield from self._queue.prepare(hooks, changed)
-            self._prepared = frameworks, hooks
+    def _prepare(
+        self, bundle: Bundle, changed: frozenset[str] | None
+    ) -> Generator[None, None, Callable[[], None]]:
+        frameworks = frameworks_of(self._profiles, bundle, worlds=self._worlds)
+        hooks = queue_hooks(frameworks, self._snapshot)
+        yield from self._queue.prepare(hooks, changed)
+        return lambda: self._put(frameworks, hooks, changed)
 
-    def _put(self, _bundle: Bundle, changed: frozenset[str] | None) -> None:
+    def _put(
+        self, frameworks: Frameworks, hooks: QueueHooks, changed: frozenset[str] | None
+    ) -> None:
         began = time.thread_time()
-        assert self._prepared is not None
-        (self.frameworks, hooks), self._prepared = self._prepared, None
+        self.frameworks = frameworks
         self._queue.set_hooks(hooks, changed)
         self.swap = time.thread_time() - began
 

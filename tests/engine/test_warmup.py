@@ -13,7 +13,7 @@ from engine.framework.interface import Points
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.plugins.volumes.matching import Storage
-from engine.warmup import Steps, warmup
+from engine.steps import Steps
 from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.engine.plugins.volumes import builders as volumes
 from tests.engine.policy.builders import chain
@@ -82,7 +82,7 @@ def test_steps_end_at_the_deadline_and_one_that_raises_stops_no_other() -> None:
     steps = Steps(ManualClock())
     assert steps.due is None
     assert not steps.step(math.inf)
-    steps.begin(warmup(framework, lambda: Cache().snapshot(0.0)))
+    steps.begin(framework.warm(Cache().snapshot(0.0)))
     assert steps.due is not None
     assert steps.step(-1.0)
     assert taken == ["c"]

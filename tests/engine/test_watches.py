@@ -21,7 +21,7 @@ from engine.kube.errors import NotFound, StatusError
 from engine.kube.resources import WORKLOAD_KINDS
 from engine.kube.sharing import PodSharing
 from engine.kube.wiring import Wiring
-from engine.objects import Pod, from_builtins
+from engine.objects import Identity, Pod, from_builtins
 from engine.objects.ondemand import FinishedPod
 from engine.pods.podinfo import make_pod_info
 from engine.policy.bundle import Field, Needs, needs_of
@@ -31,7 +31,8 @@ from engine.signals.samples import Samples
 from engine.signals.spec import Question, SignalSpec
 from engine.signals.store import SignalStore
 from engine.telemetry import Telemetry
-from engine.watches.sources import ObjectSource, UsageSource, struct_of
+from engine.watches import sources
+from engine.watches.sources import ObjectSource, Usage, UsageSource, struct_of
 from engine.watches.watcher import Watcher, signal_spec
 from tests.builders import Cache, make_node, make_pod
 from tests.engine.test_app import (
@@ -147,13 +148,23 @@ def test_usage_of_many_pods_is_read_beside_the_event_loop_and_once_for_each_metr
     store, cache = stored(specs[0])
     used = [{"usage": {"cpu": "2", "memory": "3"}}]
     pods = [{"metadata": {"name": f"p{i}", "namespace": "d"}, "containers": used} for i in range(9)]
-    source = polled(Server(*pods), "pod", store)
-    assert matched == [("cpu", False)]
-    source.feed()  # as with each edit of any policy
-    assert matched == [("cpu", False)]
-    store.set_specs(specs)
-    source.feed()
-    assert matched == [("cpu", False), ("memory", True)]
+
+    async def run():
+        came = asyncio.Queue()
+        wiring = Wiring(SystemClock(), Telemetry())
+        source = UsageSource("pod", Server(*pods), store, wiring, lambda: came.put_nowait(0))
+        task = asyncio.create_task(source.run())
+        await came.get()
+        source.feed()  # as with each edit of any policy
+        await asyncio.sleep(0)
+        assert matched == [("cpu", False)]
+        store.set_specs(specs)
+        source.feed()
+        await came.get()
+        assert matched == [("cpu", False), ("memory", False)]
+        task.cancel()
+
+    asyncio.run(run())
     view = store.view(cache, SystemClock().time())
     assert [view.value(one, ("d", "p8")) for one in ("cpu", "memory")] == [2.0, 3.0]
 
@@ -559,6 +570,7 @@ async def test_what_the_guard_may_bring_back_is_known_when_it_does_and_is_let_go
             assert not signals.status(), "no rule in force reads one"
             assert [one.query for one in signals.questions()] == ["heat"], "but one may again"
             assert berth.app._in_force.reloader.go_back("as the guard does")
+            await berth.until(lambda: len(berth.bundles) == 3)
             assert cache.store("DeploymentScale").objects
             assert series()
             berth.rules({"r.policy": "score: 50*node.cpu.free/node.cpu.allocatable\n"})
@@ -567,6 +579,29 @@ async def test_what_the_guard_may_bring_back_is_known_when_it_does_and_is_let_go
             berth.app._in_force._keep_before(0)  # as the guard says when its time is over
             await berth.until(lambda: not cache.store("DeploymentScale").objects)
             assert not signals.questions()
+
+
+async def test_rules_that_are_the_first_to_read_usage_have_it_from_the_first_decision_on(
+    monkeypatch,
+):
+    async def answer(*_):
+        yield Usage(Identity(name="node-01"), usage={"cpu": "2"})
+
+    monkeypatch.setattr(sources, "each", answer)
+    calm = {"r.policy": "prefer: most node.cpu.free\n"}
+    async with embedded(nodes=1, files=calm) as cluster, process(cluster, settings_of()) as berth:
+        await berth.until(lambda: berth.bundles)
+        assert nodes_of(cluster) == ["node-01"]
+        store, seen, use = berth.app.signals, [], berth.app.scheduler._use
+
+        def looked(*what):
+            seen.extend(one.matched for one in store.status())
+            use(*what)
+
+        monkeypatch.setattr(berth.app.scheduler, "_use", looked)
+        berth.rules({"r.policy": "metric m = usage cpu by node\nfilter: (m ?? 9) < 1\n"})
+        await berth.until(lambda: len(berth.bundles) == 2)
+        assert seen == [1]
 
 
 async def test_an_edit_that_reads_what_was_not_kept_of_pods_has_them_listed_once_more():

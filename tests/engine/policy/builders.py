@@ -9,14 +9,20 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dsl.compiler import Compiler
+from engine.clock import ManualClock
 from engine.configuration.berth import BerthDocument
+from engine.configuration.settings import Settings
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import MEMO_BYTES, Framework
+from engine.inforce import Callbacks, InForce
+from engine.plugins.profiles import make_profiles
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.chain import framework_of
 from engine.policy.findings import new_compiler
+from engine.policy.guard import Load
 from engine.policy.plugin import PolicyPlugin
 from engine.policy.world import Worlds
+from engine.telemetry import Telemetry
 from tests.builders import default_plugins
 
 NOW = 1_740_823_200.0  # Saturday 2025-03-01 10:00 UTC
@@ -60,6 +66,30 @@ def policies(framework: Framework) -> list[PolicyPlugin]:
     """The policies of a framework, in order."""
     plugins = (weighted.plugin for weighted in framework.profile.plugins)
     return [plugin for plugin in plugins if isinstance(plugin, PolicyPlugin)]
+
+
+def in_force(policies, *, clock=None, there=lambda: (3, 10), load=lambda **_: Load(0, 0), **told):
+    """What is in force under this section of a configuration; `told` are its callbacks."""
+    settings = Settings(berth=BerthDocument.model_validate({"policies": policies}))
+    return InForce(
+        settings,
+        Callbacks(**told),
+        make_profiles(settings),
+        clock=clock or ManualClock(),
+        telemetry=Telemetry(),
+        there=there,
+        load=load,
+    )
+
+
+def prepared(put, steps=lambda *_: ()):
+    """`Callbacks.prepare`: these steps, and then this is told what is put in force."""
+
+    def prepare(bundle, changed):
+        yield from steps(bundle, changed)
+        return lambda: put(bundle, changed)
+
+    return prepare
 
 
 class Samples:

@@ -16,11 +16,11 @@ from engine.objects import ConfigMap, ObjectMeta
 from engine.policy.bundle import Bundle, Refusal, compile_at_once, compile_settings
 from engine.policy.reloader import Listener, Reloader
 from engine.policy.sources import (
-    ConfigMapSource,
+    ConfigMapSources,
     FolderSource,
-    SelectedSources,
     Source,
     policies_in,
+    source_of,
 )
 from engine.signals.spec import SignalSpec
 from engine.watches.watcher import signal_spec
@@ -57,7 +57,6 @@ class World:
             compiler(),
             compile_settings(BerthDocument.model_validate(berth)),
             Listener(
-                self._accepted,
                 self._refused,
                 self._mended,
                 self._costly,
@@ -73,9 +72,10 @@ class World:
     def _outgrown(self):
         self.outgrown += 1
 
-    def _accepted(self, bundle):
-        # The new bundle is compared with the one in force while it is put in force.
-        self.told.append((bundle, bundle.changed_since(self.reloader.bundle)))
+    def _come(self, coming):
+        bundle = coming.bundle
+        changed = bundle.changed_since(self.reloader.bundle)
+        self.reloader.came(coming, lambda: self.told.append((bundle, changed)))
 
     def _refused(self, source, refusal):
         assert source == ONLY
@@ -98,6 +98,8 @@ class World:
     def worked(self):
         while self.reloader.step(self.clock.monotonic() + 1.0):
             pass
+        if coming := self.reloader.ready():
+            self._come(coming)
         told, self.told = self.told, []
         return told
 
@@ -244,8 +246,7 @@ def test_slices_end_at_the_deadline_and_add_up_to_the_same_bundle():
             break
     assert slices > 10
     assert longest <= 0.002 + SLOW
-    ((bundle, _),) = world.told
-    assert bundle.hash == compiled(files).hash
+    assert world.reloader.ready().bundle.hash == compiled(files).hash
 
 
 def test_nothing_to_do_is_said():
@@ -377,6 +378,20 @@ def config_map(data, **meta):
     return ConfigMap(ObjectMeta(**meta), data)
 
 
+def named(offers, namespace="berth", name="rules"):
+    """A source by its name, and what it offers."""
+    return ConfigMapSources(
+        of_its_name,
+        lambda _, files, over, __: offers(files, over),
+        None,
+        named=source_of(namespace, name),
+    )
+
+
+def of_its_name(meta):
+    return source_of(meta.namespace, meta.name)
+
+
 class Offers(list):
     def __call__(self, files, passed_over=()):
         self.append(None if files is None else dict(files))
@@ -385,18 +400,16 @@ class Offers(list):
 
 def test_a_config_map_offers_the_keys_that_are_policies():
     offers = Offers()
-    source = ConfigMapSource("berth", "rules", offers)
-    assert source.title == "ConfigMap berth/rules"
+    source = named(offers)
     first = config_map({"b.policy": "score: 1", "a.policy": "score: 2", "README": "x"})
     source.on_add(first)
     source.on_synced()
     assert offers == [{"a.policy": "score: 2", "b.policy": "score: 1"}]
-    assert source.seen is first
 
 
 def test_a_key_that_is_no_policy_by_its_name_is_told_of_once(caplog):
     offers = Offers()
-    source = ConfigMapSource("berth", "rules", offers)
+    source = named(offers)
     first = config_map({"a.policy": "score: 1", "nginx.txt": "score: 2", "a.policytest": "test"})
     source.on_add(first)
     assert offers.passed_over == ("nginx.txt",)
@@ -414,7 +427,7 @@ def test_a_key_that_is_no_policy_by_its_name_is_told_of_once(caplog):
 
 def test_without_a_policy_what_is_there_instead_is_told_whenever_it_changes():
     offers = Offers()
-    source = ConfigMapSource("berth", "rules", offers)
+    source = named(offers)
     first, second = config_map({"readme": "x"}), config_map({"other": "x"})
     source.on_add(first)
     source.on_update(first, second)
@@ -425,39 +438,35 @@ def test_without_a_policy_what_is_there_instead_is_told_whenever_it_changes():
 
 def test_only_a_change_of_its_files_counts():
     offers = Offers()
-    source = ConfigMapSource("berth", "rules", offers)
+    source = named(offers)
     first = config_map({"a.policy": "score: 1"})
     source.on_add(first)
     touched = config_map({"a.policy": "score: 1", "README": "y"}, resource_version="2")
     source.on_update(first, touched)
     assert len(offers) == 1
-    assert source.seen is touched
     source.on_update(touched, config_map({"a.policy": "score: 3"}))
     assert offers[-1] == {"a.policy": "score: 3"}
-    source.on_update(source.seen, config_map(None))
+    source.on_update(touched, config_map(None))
     assert offers[-1] == {}
 
 
 def test_a_config_map_that_is_missing_gone_or_unreadable_is_no_source():
     offers = Offers()
-    source = ConfigMapSource("berth", "rules", offers)
+    source = named(offers)
     source.on_synced()
     source.on_add(config_map({"a.policy": "score: 1"}))
     source.on_delete(config_map({"a.policy": "score: 1"}))
-    source.on_unreadable(ObjectMeta(name="rules"), "data: not a map")
+    source.on_unreadable(ObjectMeta(name="rules", namespace="berth"), "data: not a map")
     assert offers == [None, {"a.policy": "score: 1"}, None, None]
 
 
 def test_a_selection_is_a_source_for_each_config_map_and_the_last_one_is_missed():
-    offers, left = {}, []
-
-    def made(namespace, name):
-        if name == "named":
-            return None
-        offers[name] = Offers()
-        return ConfigMapSource(namespace, name, offers[name])
-
-    selected = SelectedSources(made, lambda source: left.append(source.title))
+    offers, left = {"1": [], "2": []}, []
+    selected = ConfigMapSources(
+        lambda meta: None if meta.name == "named" else of_its_name(meta),
+        lambda source, files, *_: offers[source.config_map[-1]].append(files),
+        lambda source: left.append(source.title),
+    )
     one, two, named = (config_map({"x.policy": "score: 1"}, name=n) for n in ("1", "2", "named"))
     for each in (one, two, named):
         selected.on_add(each)
@@ -479,11 +488,8 @@ def test_a_selection_is_a_source_for_each_config_map_and_the_last_one_is_missed(
 
 def test_the_last_one_of_a_selection_is_missed_until_another_comes():
     left = []
-
-    def made(namespace, name):
-        return ConfigMapSource(namespace, name, Offers())
-
-    selected = SelectedSources(made, lambda source: left.append(source.title))
+    leave = lambda source: left.append(source.title)  # noqa: E731 - it is told so
+    selected = ConfigMapSources(of_its_name, lambda *_: None, leave)
     one, two = (config_map({"x.policy": "score: 1"}, name=n) for n in "12")
     selected.on_add(one)
     selected.on_delete(one)
@@ -681,7 +687,7 @@ def test_a_large_cluster_is_what_new_texts_are_bounded_for():
 
 def offered(data=None, binary=None):
     got = []
-    source = ConfigMapSource("x", "y", lambda files, over=(): got.append((files, over)))
+    source = named(lambda *what: got.append(what), "x", "y")
     meta = ObjectMeta(name="y", namespace="x")
     source.on_add(ConfigMap(meta, data=data, binary_data=binary))
     return got[0]

@@ -12,7 +12,6 @@ from engine.clock import ManualClock
 from engine.configuration.berth import BerthDocument, GuardSection
 from engine.configuration.settings import Settings
 from engine.framework.status import Code, Status
-from engine.inforce import Callbacks, InForce
 from engine.kube.errors import StatusError
 from engine.objects import ConfigMap, ObjectMeta
 from engine.plugins.profiles import make_profiles
@@ -23,9 +22,8 @@ from engine.policy.guard import Guard, Load
 from engine.policy.reloader import Kept, Listener, Reloader, digest
 from engine.policy.sources import Source
 from engine.policy.world import Worlds
-from engine.telemetry import Telemetry
 from tests.builders import Cache, make_node, make_pod
-from tests.engine.policy.builders import compiler
+from tests.engine.policy.builders import compiler, in_force, prepared
 
 A, B = Source("ConfigMap x/a", "x/a/"), Source("ConfigMap x/b", "x/b/")
 TEST = {"t.policy": "filter: node.label test=test\n"}
@@ -42,16 +40,13 @@ class World:
         self.reloader = Reloader(
             compiler(),
             compile_settings(BerthDocument()),
-            Listener(self._accepted, self._refused, self._mended, self._costly),
+            Listener(self._refused, self._mended, self._costly),
             ManualClock(),
             lambda: (3, 10),
         )
         self.reloader.expect(*expected)
         if kept is not None:
             self.reloader.await_kept()
-
-    def _accepted(self, bundle):
-        self.told.append(bundle)
 
     def _refused(self, source, refusal):
         self.told.append((source, refusal.reason))
@@ -65,6 +60,8 @@ class World:
     def worked(self):
         while self.reloader.step(1e9):
             pass
+        if coming := self.reloader.ready():
+            self.reloader.came(coming, lambda: self.told.append(coming.bundle))
         told, self.told = self.told, []
         return told
 
@@ -347,7 +344,9 @@ def test_an_edit_that_is_being_compiled_is_not_lost_when_what_was_before_is_take
     world.offer(A, OTHER)
     world.reloader.offer(A, BANNED)
     assert world.reloader.go_back("pending pods rose")
-    assert world.worked()[-1].files["x/a/t.policy"] == BANNED["t.policy"]
+    bundle, *told = world.worked()
+    assert bundle.files["x/a/t.policy"] == BANNED["t.policy"]
+    assert told == [(A, "PoliciesTakenBack"), (A, "mended")]
     assert world.reloader.refusal_of(A) is None
 
 
@@ -438,6 +437,7 @@ class Watched:
         self.load = load
         self.clock.advance(seconds)
         self.guard.step(self.clock.monotonic())
+        self.guard.returned()
         return self.back
 
 
@@ -609,19 +609,13 @@ def test_what_was_kept_is_asked_for_until_the_server_gives_it_or_will_not(code, 
     async def sleep(seconds):
         slept.append(seconds)
 
-    in_force = InForce(
-        Settings(berth=BerthDocument(policies={"configMap": "x/a", "state": "x/state"})),
-        Callbacks(lambda bundle, _: put.append(bundle), lambda _, __: (), lambda: None),
-        make_profiles(Settings()),
-        clock=ManualClock(),
-        telemetry=Telemetry(),
-        there=lambda: (3, 10),
-        load=lambda **_: Load(0, 0),
+    made = in_force(
+        {"configMap": "x/a", "state": "x/state"}, prepare=prepared(lambda *what: put.append(what))
     )
-    in_force.connect(None, Asked(), lambda: False)
-    [(_, source)] = in_force.configured.watched
+    made.connect(None, Asked(), lambda: False)
+    [(_, source)] = made.configured.watched
     source.on_add(ConfigMap(ObjectMeta(name="a", namespace="x", uid="u"), data=BROKEN))
-    asyncio.run(in_force.restore(sleep))
-    while any(one.step(1e9) for one in in_force.background):
+    asyncio.run(made.restore(sleep))
+    while any(one.step(1e9) for one in made.background):
         pass
     assert bool(put) == bool(slept) == restored

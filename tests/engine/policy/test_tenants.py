@@ -16,17 +16,14 @@ from engine.clock import ManualClock
 from engine.configuration.berth import BerthDocument
 from engine.configuration.settings import Settings
 from engine.framework.runtime import Frameworks
-from engine.inforce import Callbacks, InForce
 from engine.objects import ConfigMap, ObjectMeta
 from engine.plugins.profiles import make_profiles
 from engine.policy import lastgood
 from engine.policy.bundle import Bundle, Needs, Refusal, compile_at_once, compile_settings
 from engine.policy.chain import frameworks_of
-from engine.policy.guard import Load
 from engine.policy.reloader import Kept
 from engine.policy.world import Worlds
-from engine.telemetry import Telemetry
-from tests.engine.policy.builders import compiler
+from tests.engine.policy.builders import compiler, in_force, prepared
 
 OWN = "score: node.cpu.free / node.cpu.allocatable * 100\n"
 LABEL = "filter: node.label test=test\n"
@@ -35,10 +32,12 @@ TENANTS = {"configMap": "berth-policies", "namespaces": ["team-*", "alone"], "po
 A, B = "ConfigMap team-a/berth-policies", "ConfigMap team-b/berth-policies"
 
 
+def policies_of(**changed):
+    return {"configMap": "berth-system/policies", "tenants": {**TENANTS, **changed}}
+
+
 def document(**changed):
-    tenants = {**TENANTS, **changed}
-    policies = {"configMap": "berth-system/policies", "tenants": tenants}
-    return BerthDocument.model_validate({"policies": policies})
+    return BerthDocument.model_validate({"policies": policies_of(**changed)})
 
 
 def config_map(namespace, files, name="berth-policies"):
@@ -51,14 +50,12 @@ class World:
     def __init__(self, keeper=None, **changed):
         self.clock = ManualClock()
         self.put, self.lacks, self.events = [], {}, []
-        self.in_force = InForce(
-            Settings(berth=document(**changed)),
-            Callbacks(self._put, lambda _, asker: self.lacks.get(asker, ()), lambda: None),
-            make_profiles(Settings()),
+        self.steps = lambda *_: ()
+        self.in_force = in_force(
+            policies_of(**changed),
             clock=self.clock,
-            telemetry=Telemetry(),
-            there=lambda: (3, 10),
-            load=lambda **_: Load(0, 0),
+            prepare=prepared(self._put, lambda *what: self.steps(*what)),
+            missing=lambda _, asker: self.lacks.get(asker, ()),
         )
         self.in_force.connect(self, keeper, lambda: True)
         if keeper is not None:
@@ -86,6 +83,10 @@ class World:
         else:
             self.tenants.on_update(old, new)
         return self.worked()
+
+    def step(self, seconds=0.0):
+        for work in self.in_force.background:
+            work.step(self.clock.monotonic() + seconds)
 
     def worked(self):
         for _ in range(3):
@@ -142,7 +143,7 @@ def test_a_broken_edit_of_one_namespace_stays_with_it():
 def test_a_change_of_the_owner_keeps_the_rules_of_namespaces():
     world = started({"team-a": {"a.policy": LABEL}})
     own = config_map("berth-system", {"other.policy": OWN}, "policies")
-    world.own.on_update(world.own.seen, own)
+    world.own.on_add(own)
     assert world.worked() == [(["other", "team-a/a"], frozenset({"own", "other"}))]
 
 
@@ -212,7 +213,7 @@ def test_an_edit_of_one_namespace_costs_little_for_each_of_the_others():
 
 def test_putting_together_putting_in_force_and_telling_are_a_step_each(monkeypatch):
     did = []
-    for of, name in ((inforce.inforce, "together"), (World, "_put"), (World, "emit")):
+    for of, name in ((inforce.swap, "together"), (World, "_put"), (World, "emit")):
         ask = getattr(of, name)
         told = lambda *what, ask=ask, name=name: (did.append(name), ask(*what))[1]  # noqa: E731
         monkeypatch.setattr(of, name, told)
@@ -221,8 +222,7 @@ def test_putting_together_putting_in_force_and_telling_are_a_step_each(monkeypat
     steps = []
     for _ in range(200):
         did.clear()
-        for work in world.in_force.background:
-            work.step(world.clock.monotonic())
+        world.step()
         steps.append(did[:])
     assert [one for one in steps if one] == [["together"], ["_put"], ["emit"]]
 
@@ -238,41 +238,35 @@ def test_what_is_prepared_for_a_namespace_is_given_up_when_the_owners_rules_came
             given_up.append(bundle.hash)
             raise
 
-    world.in_force._callbacks.prepare = prepare
+    world.steps = prepare
     world.tenants.on_update(world.seen["team-a"], config_map("team-a", {"a.policy": OWN}))
-    tenants, *_ = world.in_force.background
     for _ in range(9):
-        tenants.step(world.clock.monotonic())
+        world.step()
     own = config_map("berth-system", {"other.policy": OWN}, "policies")
-    world.own.on_update(world.own.seen, own)
-    while not world.put:
-        world.in_force.reloader.step(1e9)
+    world.own.on_add(own)
     world.worked()
     assert len(given_up) == 1
 
 
 def test_what_is_prepared_for_a_namespace_takes_a_slice_whole():
     world = started({"team-a": {"a.policy": LABEL}})
-    world.in_force._callbacks.prepare = lambda *_: iter([None] * 999)
+    world.steps = lambda *_: iter([None] * 999)
     world.tenants.on_update(world.seen["team-a"], config_map("team-a", {"b.policy": LABEL}))
     slices = 0
     while not world.put:
-        world.in_force.background[0].step(world.clock.monotonic() + 1.0)
+        world.step(1.0)
         slices += 1
     assert slices < 9
 
 
 def test_the_owners_rules_take_with_them_what_is_put_together_meanwhile():
-    world = started({"team-a": {"a.policy": LABEL}})
+    world, begun = started({"team-a": {"a.policy": LABEL}}), []
     world.tenants.on_update(world.seen["team-a"], config_map("team-a", {"b.policy": LABEL}))
-    tenants = world.in_force.background[0]
-    while tenants._coming is None:
-        tenants.step(world.clock.monotonic())
-    next(tenants._coming)
+    world.steps = lambda *_: begun.append(0) or [None] * 9
+    while not begun:
+        world.step()
     assert world.put == []
     world.own.on_add(config_map("berth-system", {"other.policy": OWN}, "policies"))
-    while world.in_force.reloader.step(1e9):
-        pass
     all_at_once = frozenset({"own", "other", "team-a/a", "team-a/b"})
     assert world.worked() == [(["other", "team-a/b"], all_at_once)]
 
@@ -283,10 +277,8 @@ def test_who_hears_what_is_in_force_hears_the_newest_last_and_no_namespace_is_fo
     world.told()
     world.tenants.on_update(world.seen["team-a"], config_map("team-a", {"b.policy": LABEL}))
     while not world.put:
-        world.in_force.background[0].step(world.clock.monotonic())
+        world.step()
     world.own.on_add(config_map("berth-system", {"other.policy": OWN}, "policies"))
-    while world.in_force.reloader.step(1e9):
-        pass
     world.worked()
     assert heard == [world.in_force.bundle]
     assert world.told() == [("berth-system", "PoliciesInForce"), ("team-a", "PoliciesInForce")]

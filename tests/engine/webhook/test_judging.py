@@ -13,18 +13,13 @@ from hypothesis import strategies as st
 
 from engine.cli import main
 from engine.clock import ManualClock
-from engine.configuration.berth import BerthDocument
-from engine.configuration.settings import Settings
-from engine.inforce import Callbacks, InForce
 from engine.objects import ConfigMap, ObjectMeta
-from engine.plugins.profiles import make_profiles
-from engine.policy.guard import Load
 from engine.policy.reloader import Kept, digest
 from engine.policy.sources import files_of, passed_over
 from engine.serving.server import BadCallError
-from engine.telemetry import Telemetry
 from engine.webhook.judging import Answer, Judge, Question
 from tests.effort import examples
+from tests.engine.policy.builders import in_force
 
 NAMED, OTHER, CHOSEN = ("berth", "policies"), ("berth", "more"), ("teams", "green")
 TENANT = ("team-a", "own")
@@ -55,21 +50,11 @@ class Process:
 
     def __init__(self, *sources, there=(3, 10), clock=None):
         policies = {"sources": sources or SOURCES, "tenants": TENANTS}
-        berth = BerthDocument.model_validate({"policies": policies})
-        given = Settings(berth=berth)
         self.clock = clock or ManualClock()
         self.there = there
         self.remembered = {}
         self.not_ready = ""
-        self.in_force = InForce(
-            given,
-            Callbacks(lambda _, __: None, lambda _, __: (), lambda: None),
-            make_profiles(given),
-            clock=self.clock,
-            telemetry=Telemetry(),
-            there=lambda: self.there,
-            load=lambda **_: Load(0, 0),
-        )
+        self.in_force = in_force(policies, clock=self.clock, there=lambda: self.there)
         self.in_force.connect(None, None, lambda: False)
         self.seen = {}
         for _, handler in self.in_force.configured.watched:
@@ -86,9 +71,8 @@ class Process:
             by_name = resource.field_selector == f"metadata.name={key[1]}"
             if within and (by_name or resource.label_selector):
                 handler.on_add(config_map) if old is None else handler.on_update(old, config_map)
-        for work in self.in_force.background:
-            while work.step(1e9):
-                pass
+        while any(work.step(1e9) for work in self.in_force.background):
+            pass
 
     def refusal(self, config_map):
         source = self.in_force.configured.source_of(config_map.metadata)
