@@ -279,6 +279,11 @@ def namespace_of(pod: PodInfo) -> str:
 _BOOK: Final = Book(BY_NAMESPACE, None)
 
 
+def prepare(snapshot: Snapshot) -> Iterator[None]:
+    """Makes in steps what the fields of quotas are read of."""
+    return _BOOK.prepare(snapshot, namespace_of)
+
+
 def quota_name(pod: PodInfo, snapshot: Snapshot) -> str | None:
     """`quota.name`: the first by name of the pod's namespace."""
     there = snapshot.objects_by(KIND, "namespace", lambda one: str(one.metadata.namespace))

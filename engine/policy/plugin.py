@@ -53,7 +53,7 @@ from engine.framework.interface import (
 from engine.framework.snapshot import BoolColumn, Cause, QueueTimes, Rows, Snapshot
 from engine.framework.status import Code, Status
 from engine.pods.podinfo import PodInfo
-from engine.policy import gangs
+from engine.policy import accounts, gangs
 from engine.policy.events import (
     Deciding,
     causes_of,
@@ -73,9 +73,13 @@ _MINUTE: Final = 60.0
 #: A moment after a comparison turns; what is computed of it may be off in the last digit.
 _PAST: Final = 0.001
 _POD: Final = "pod"
-#: What preemption and gangs read of pods whatever the statement says.
-_OF_VICTIMS: Final = ("it.priority", "it.started_at", "it.namespace", "it.name")
-_OF_MEMBERS: Final = ("it.namespace", "it.uid", "it.terminating")
+#: What preemption, gangs and elastic quotas read of pods whatever the statement says.
+_ReadOfPods = tuple[str, str | None]
+_OF_VICTIMS: Final[tuple[_ReadOfPods, ...]] = (
+    ("it.priority", None), ("it.started_at", None), ("it.namespace", None), ("it.name", None),
+)  # fmt: skip
+_OF_MEMBERS: Final = ("it.namespace", None), ("it.uid", None), ("it.terminating", None)
+_OF_LOANS: Final = ("it.request", "cpu"), ("it.request", "memory")
 #: Between two tries of a pod that a rule rejects by how often it was tried, in seconds.
 _LONGEST_PAUSE: Final = 10.0
 #: As the state of a filter: what the pod is to the rules is asked at each snapshot.
@@ -118,9 +122,9 @@ def _set(done: Sequence[Effect], kind: str) -> dict[str, str]:
     return {one.key: one.text for one in done if one.kind == kind}
 
 
-def _read_of_pods(rule: RuleBase) -> set[tuple[str, str | None]]:
+def _read_of_pods(rule: RuleBase) -> set[_ReadOfPods]:
     """The fields and metrics of pods on nodes that a rule reads, with their keys."""
-    found: set[tuple[str, str | None]] = set()
+    found = set[_ReadOfPods]()
     seen, left = set[int](), list[object]([rule])
     while left:
         one = left.pop()
@@ -175,7 +179,7 @@ class PolicyPlugin:
         self._causes = causes_of(_reads(plan.filters))
         more = [read for rule in plan.filters for read in read_and_told(rule) - rule.reads]
         self._tells_more = not all(read.startswith("pod.") for read in more)
-        self._of_pods: Sequence[tuple[str, str | None]] | None = None
+        self._of_pods: Sequence[_ReadOfPods] | None = None
         # Of two lines the first may come to apply while a pod waits by the second.
         self._wakes = sorted_events(plan.permits)
         # To such rules a pod that is promised a node is unlike others: it does not see itself.
@@ -193,14 +197,19 @@ class PolicyPlugin:
     def _warm(self, snapshot: Snapshot) -> Iterator[None]:
         """What the rules read of pods on nodes: else the first pod asked about would wait."""
         if self._of_pods is None:
-            implied = (_OF_VICTIMS if self.plan.preempts else ()) + (
-                _OF_MEMBERS if self.plan.gangs else ()
+            lends = any(rule.core.elastic for rule in self.plan.quotas)
+            implied = (
+                *(_OF_VICTIMS if lends or self.plan.preempts else ()),
+                *(_OF_MEMBERS if lends or self.plan.gangs else ()),
+                *(_OF_LOANS if lends else ()),
             )
-            found: set[tuple[str, str | None]] = {(field, None) for field in implied}
+            found = set[_ReadOfPods](implied)
             for rule in rules_of(self.plan):
                 found |= _read_of_pods(rule)
                 yield
             self._of_pods = sorted(found, key=str)
+        if any("quota." in read for read in _reads([*rules_of(self.plan)])):
+            yield from accounts.prepare(snapshot)
         asked, world = self._of_pods, self._worlds.of(snapshot)
         yield from snapshot.pods.prepare(lambda: [world.pod_column(*one) for one in asked])
 

@@ -93,8 +93,11 @@ class Quota:
         return owner
 
     def prepare(self, snapshot: Snapshot) -> Iterator[None]:
-        """Sums up in steps what pods use, where that follows from them."""
-        return self._book.prepare(snapshot, self.owner(snapshot)) if self.follows else iter(())
+        """Makes in steps what is read of all pods, where that follows from them."""
+        if self.follows:
+            yield from self._book.prepare(snapshot, self.owner(snapshot))
+            pods = snapshot.pods
+            yield from pods.prepare(lambda: (self._codes(pods, snapshot), evicted(snapshot)))
 
     def use(self, pod: PodInfo, snapshot: Snapshot) -> QuotaUse:
         """The quotas as the pod finds them."""
@@ -260,6 +263,7 @@ class QuotaPlugin(PolicyPlugin):
     def _warm(self, snapshot: Snapshot) -> Iterator[None]:
         for one in self.quotas:
             yield from one.prepare(snapshot)
+        yield from super()._warm(snapshot)
 
     def _events_of_owners(self) -> Sequence[ClusterEventWithHint]:
         """What else says whose quota a pod is of, and whose there are: fields, others, the time."""

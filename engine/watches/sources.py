@@ -388,7 +388,9 @@ class ObjectSource(Handler[Any], Source):
         return not self.awaited() and self.reflector.phase is not Phase.LISTING
 
     def feed(self) -> None:
-        """See `Source`: each metric of these fields gets all that there is."""
+        """See `Source`: each metric of these fields gets all that there is, once that is known."""
+        if self.awaited():
+            return
         self.news = False
         now = self.wiring.clock.time()
         for question in self.store.questions(OBJECT):

@@ -112,7 +112,7 @@ class Watcher:
 
     def __post_init__(self) -> None:
         self._running: dict[Hashable, tuple[Source, asyncio.Task[None]]] = {}
-        self._kept = Needs()
+        self._kept: Sequence[Needs] = ()
         self._wanted: dict[str, tuple[Needs, float]] = {}
         self._promises = 0
         self._minute = 0.0
@@ -133,7 +133,7 @@ class Watcher:
         return self._begin(needs)
 
     def _begin(self, needs: Needs) -> tuple[str, ...]:
-        both = reduce(or_, (one for one, _ in self._wanted.values()), self._kept)
+        both = reduce(or_, (*self._kept, *(one for one, _ in self._wanted.values())))
         attend(self.cache, self.queue, both.attended)
         self.sharing.keep(self._least | both.of_pods)
         wanted = dict(self._sources(needs))
@@ -141,7 +141,7 @@ class Watcher:
             if key not in self._running:
                 source = make()
                 self._running[key] = source, self.start(source.run())
-        lacking = wanted.keys() - {key for key, _ in self._sources(self._kept)}
+        lacking = wanted.keys() - self._keys(self._kept)
         awaited = (self._running[key][0].awaited() for key in wanted if key in lacking)
         return tuple([text for text in awaited if text])
 
@@ -150,24 +150,27 @@ class Watcher:
 
         Policies that come back without having been asked for begin what they need here.
         """
-        self._kept = reduce(or_, also, needs)
+        self._kept = needs, *also
         since = self.wiring.clock.monotonic() - _WAITS
         self._wanted = {
             asker: (one, at)
             for asker, (one, at) in self._wanted.items()
-            if at > since and one | self._kept != self._kept
+            if at > since and all(one | kept != kept for kept in self._kept)
         }
         self._begin(needs)
-        # Apart: of all fields of a kind together another source would have to begin.
-        each = (needs, *also, *(one for one, _ in self._wanted.values()))
-        wanted = {key for one in each for key, _ in self._sources(one)}
+        self._complete &= self.sharing.kept
+        # Before any ends: what takes its place may have just begun.
+        for source, _ in self._running.values():
+            source.feed()
+        wanted = self._keys((*self._kept, *(one for one, _ in self._wanted.values())))
         for key in self._running.keys() - wanted:
             source, task = self._running.pop(key)
             task.cancel()
             source.forget()
-        self._complete &= self.sharing.kept
-        for source, _ in self._running.values():
-            source.feed()
+
+    def _keys(self, each: Sequence[Needs]) -> set[Hashable]:
+        """Their sources; apart, as of fields of a kind together another source would be one."""
+        return {key for one in each for key, _ in self._sources(one)}
 
     def _sources(self, needs: Needs) -> Iterator[tuple[Hashable, Callable[[], Source]]]:
         for kind in WORKLOAD_KINDS if needs.workloads else ():

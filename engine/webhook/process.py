@@ -223,7 +223,6 @@ class Webhook:
 
 # ---- which ConfigMaps the API server asks about, and where: the sources and nothing else
 # The object is there already, without webhooks: who may change it by its name may not make one.
-_LOG = logging.getLogger(__name__)
 
 _API: Final = "admissionregistration.k8s.io/v1"
 _KIND: Final = "ValidatingWebhookConfiguration"

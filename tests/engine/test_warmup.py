@@ -101,6 +101,10 @@ def test_steps_end_at_the_deadline_and_one_that_raises_stops_no_other() -> None:
         "preempt: victims where it.label team=a order it.created desc",
         "gang: by pod.label[app] min 2",
         "quota: by pod.label[team] max cpu 100",
+        "quota: by pod.label[team] max cpu 100\nfilter: count(node.pods where it.ready) < 9",
+        "quota: by pod.label[team] min cpu 1 elastic",
+        "filter: not quota.over_max_with_pod",
+        "preempt: victims where it.quota.over_min",
         'metric m = promql "m" by pod\nprefer: least sum(m ?? 0 over node.pods)',
     ],
 )
@@ -109,10 +113,10 @@ def test_what_new_rules_read_of_all_pods_is_made_in_steps_before_they_decide(tex
     framework = chain({"p.policy": text})
     for _ in framework.warm(cache.snapshot(0.0)):
         pass
-    made = len(list(cache.pods._derived))
+    made = len(list(cache.pods._derived)), len(cache.pods._ledgers)
     for cpu in ("100m", "99"):
         pod = make_pod("new", cpu=cpu, priority=9, labels={"app": "web"})
         assert framework.pre_enqueue(pod, cache.snapshot(0.0)).ok
         framework.gang(pod, cache.snapshot(0.0))
         conclude(pod, cache.snapshot(0.0), framework)
-    assert len(list(cache.pods._derived)) == made
+    assert (len(list(cache.pods._derived)), len(cache.pods._ledgers)) == made

@@ -187,6 +187,7 @@ def told(kind, paths, store, *objects):
     struct = struct_of(paths)
     for one in objects:
         source.on_add(from_builtins(struct, one))
+    source.reflector.synced.set()
     source.feed()
     return source, struct
 
@@ -328,6 +329,65 @@ def test_what_rules_in_force_read_already_makes_no_other_rules_wait():
     assert watcher.want(own | Needs(usage=frozenset({"pod"}))) == (
         "the usage of pods (metrics.k8s.io)",
     )
+
+
+def watching(store, cache):
+    class Task:
+        def __init__(self, work):
+            work.close()
+
+        def cancel(self):
+            pass
+
+    wiring, nothing = Wiring(SystemClock(), Telemetry()), lambda: None
+    return Watcher(None, wiring, cache, None, store, nothing, nothing, Task, None, PodSharing())
+
+
+def of_fields(*paths):
+    return Needs(fields=frozenset(Field("g/ps", path) for path in paths))
+
+
+ONE = {"metadata": {"name": "n1"}, "a": 1, "b": 2}
+
+
+def listed(watcher, *paths):
+    source, _ = watcher._running["g/ps", frozenset(paths)]
+    source.on_add(from_builtins(struct_of(source.paths), ONE))
+    source.reflector.synced.set()
+
+
+def test_rules_that_come_into_force_while_others_wait_leave_metrics_what_they_have():
+    store, cache = stored(SignalSpec("m", "g/ps#a", source="object", by=("name",)))
+    watcher = watching(store, cache)
+    watcher.want(of_fields("a"))
+    listed(watcher, "a")
+    watcher.keep(of_fields("a"))
+    assert column(store, cache, "m")[0] == 1.0
+
+    watcher.want(of_fields("a", "b"))  # an edit, of which nothing is listed yet
+    watcher.keep(of_fields("a") | Needs(workloads=True))
+    assert column(store, cache, "m")[0] == 1.0
+
+
+def test_what_a_namespace_waited_for_is_known_when_its_rules_and_the_owners_are_one_bundle():
+    store, cache = stored(SignalSpec("m", "g/ps#b", source="object", by=("name",)))
+    watcher = watching(store, cache)
+    watcher.keep(of_fields("a"))
+    assert watcher.want(of_fields("b"), "a namespace")
+    listed(watcher, "b")
+    assert not watcher.want(of_fields("b"), "a namespace")
+    watcher.keep(of_fields("a", "b"))
+    assert column(store, cache, "m")[0] == 2.0
+
+
+def test_fields_that_rules_in_force_and_those_before_them_read_are_not_known_together():
+    store, cache = stored()
+    watcher = watching(store, cache)
+    watcher.keep(of_fields("b"), [of_fields("a")])
+    listed(watcher, "b")
+    assert watcher.want(of_fields("a", "b")) == ("g/ps",)
+    watcher.keep(of_fields("b"), [of_fields("a")])
+    assert ("g/ps", frozenset("ab")) in watcher._running, "it is waited for"
 
 
 def test_objects_that_change_all_the_time_take_a_tenth_of_the_time(monkeypatch):
