@@ -170,12 +170,8 @@ class App:
 
     # ---- running -----------------------------------------------------------------------------
 
-    async def run(
-        self, stop: asyncio.Event, connecting: Awaitable[Session | None] | None = None
-    ) -> None:
+    async def run(self, stop: asyncio.Event) -> None:
         """Schedules until `stop` is set; ends cleanly: bindings in flight are waited for.
-
-        `connecting` gives the session where it was begun before there was an App.
 
         Raises:
             ConfigError: nothing says how to reach a cluster.
@@ -184,14 +180,12 @@ class App:
         host = socket.gethostname()
         async with served(self._options.serving, self._endpoints, stop, host=host):
             kubeconfig = self._options.kubeconfig or self.settings.kubeconfig
-            made = connecting or connect(kubeconfig, self._clock, stop, self._options.context)
-            session = await made
+            session = await connect(kubeconfig, self._clock, stop, self._options.context)
             if session is not None:
                 await self._run(session, stop, host)
 
     async def _run(self, session: Session, stop: asyncio.Event, host: str) -> None:
         try:
-            self.telemetry.take(session.telemetry)
             session.telemetry = self.telemetry
             wiring = Wiring(self._clock, self.telemetry, Random())
             identity = f"{host}_{UUID(int=wiring.random.getrandbits(128), version=4)}"

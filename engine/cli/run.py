@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from io import FileIO
 from pathlib import Path
@@ -21,21 +20,13 @@ from engine.cli.logs import log_of_a_process
 from engine.cli.loop import run_until_told
 from engine.cli.refusals import reported
 from engine.cli.settings import ELECTION, with_flags
-from engine.clock import SystemClock
-from engine.configuration.settings import ConfigError, Settings, load
+from engine.configuration.settings import ConfigError, load
 from engine.garbage import seldom
-from engine.kube import resources
 from engine.kube.errors import LeaseLost
-from engine.kube.listing import ask_ahead
-from engine.kube.session import Session
-from engine.kube.wiring import connect
 from engine.serving.certificates import CertificateError
 from engine.serving.server import ListenError
-from engine.tasks import unless
 
 _RUNNING: Final = "engine.cli.running"
-"""Imported while the API server makes the long lists."""
-_HEAD_START_SECONDS: Final = 0.5
 _LOG = logging.getLogger("engine")
 
 
@@ -78,36 +69,15 @@ def command(
         import_module(_RUNNING).write_config(settings, config, flags, write_config_to)
         return
 
-    async def run(stop: asyncio.Event) -> None:
-        connecting = asyncio.create_task(_connected(settings, flags, stop))
-        try:
-            # To import leaves the loop little time: what is quickly sent is sent before.
-            await asyncio.wait({connecting}, timeout=_HEAD_START_SECONDS)
-            with seldom():  # in a thread, for meanwhile the loop reads what the server answers
-                running = await asyncio.to_thread(import_module, _RUNNING)
-            await running.run(settings, config, flags, record, verbosity, stop, connecting)
-        finally:
-            connecting.cancel()
-            await asyncio.gather(connecting, return_exceptions=True)
-
+    with seldom():
+        running = import_module(_RUNNING)
     try:
-        run_until_told(run)
+        run_until_told(partial(running.run, settings, config, flags, record, verbosity))
     except LeaseLost as lost:
         # As kube-scheduler: whoever restarts us gets a follower that knows nothing wrong.
         _LOG.critical("Leader election lost: %s", lost)
         sys.exit(1)
     _LOG.info("Stopped; no binding is in flight")
-
-
-async def _connected(
-    settings: Settings, flags: Mapping[str, Any], stop: asyncio.Event
-) -> Session | None:
-    """The session; the lists that take the server long are under way."""
-    kubeconfig = flags["kubeconfig"] or settings.kubeconfig
-    session = await connect(kubeconfig, SystemClock(), stop, flags["context"])
-    if session is not None and not settings.delay_cache:
-        await unless(stop, ask_ahead(session, resources.pods(), resources.NODES))
-    return session
 
 
 def open_private(path: Path) -> FileIO:

@@ -1,4 +1,4 @@
-"""What `berth run` is once its flags are read; `engine.cli.run` imports it while lists are made."""
+"""What `berth run` is once its flags are read; imported then, as it is large."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from engine.clock import SystemClock
 from engine.configuration.settings import Settings
 from engine.endpoints import configuration
 from engine.extenders.client import Extenders
-from engine.kube.session import Session
 from engine.plugins import out_of_tree
 from engine.plugins.profiles import make_profiles
 from engine.text.documents import Dumper
@@ -54,7 +53,6 @@ async def run(
     record: Path | None,
     verbosity: int,
     stop: asyncio.Event,
-    connecting: Awaitable[Session | None],
 ) -> None:
     """See `App.run`.
 
@@ -72,7 +70,7 @@ async def run(
         asked = RunOptions(settings, flags["kubeconfig"], journal, verbosity >= _WHY, serving)
         app = App(asked, clock=SystemClock())
         with on_signal(app.comparer.ask, signal.SIGUSR2):
-            await app.run(stop, connecting)
+            await app.run(stop)
 
 
 def _tried(settings: Settings, config: str | None, flags: Mapping[str, Any]) -> None:

@@ -130,7 +130,6 @@ class Session:
         self._proxy = proxy_to(server, configuration.proxy)
         self.telemetry = Telemetry()
         """Where requests are counted."""
-        self._ahead: dict[str, asyncio.Task[Response]] = {}
         self._host = host_of(server)
         named = configuration.tls_server_name or None
         self._channels = Channels(server, tls, named, proxy=self._proxy)
@@ -227,8 +226,6 @@ class Session:
 
     async def close(self) -> None:
         """Closes all connections."""
-        for asking in self._ahead.values():
-            asking.cancel()
         self._channels.close()
 
     def _renew(self) -> None:
@@ -261,8 +258,6 @@ class Session:
     ) -> Response:
         """See `KubeClient.request`."""
         path = _with(path, params)
-        if self._ahead and method == "GET" and (ahead := self._ahead.pop(path, None)) is not None:
-            return await ahead
         is_last, began = False, self._clock.monotonic()
         try:
             while True:
@@ -293,33 +288,6 @@ class Session:
         headers = _UNREAD if is_unread else answer.headers
         body, answer.body = answer.body, b""  # the channel has its last answer until the next one
         return Response(answer.status, headers, body)
-
-    async def ask_ahead(self, path: str, params: Mapping[str, str], timeout_seconds: float) -> None:
-        """Sends a GET, and returns once it has left, or cannot.
-
-        Whoever asks the same next is given its answer, or why there is none.
-        """
-        left = asyncio.Event()
-
-        def leaves() -> bool:
-            left.set()
-            return True
-
-        asking = asyncio.create_task(
-            self.request(
-                "GET",
-                path,
-                params=params,
-                timeout_seconds=timeout_seconds,
-                may_leave=leaves,
-            )
-        )
-        asking.add_done_callback(lambda _: left.set())
-        asking.add_done_callback(lambda done: done.cancelled() or done.exception())  # maybe unread
-        try:
-            await left.wait()
-        finally:
-            self._ahead[_with(path, params)] = asking  # not before: it would wait for itself
 
     async def stream(
         self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import os
 import re
@@ -25,7 +24,7 @@ from kubernetes.aio.config import incluster_config
 from engine.clock import ManualClock
 from engine.framework.edge import Binder, BindOutcome, EffectWriter, PodStatusWriter
 from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable
-from engine.kube import credentials, resources
+from engine.kube import credentials
 from engine.kube.errors import (
     Expired,
     Fenced,
@@ -36,8 +35,6 @@ from engine.kube.errors import (
     Unreachable,
 )
 from engine.kube.gate import Gate, Priority
-from engine.kube.listing import ask_ahead
-from engine.kube.reflector import Handler, Reflector
 from engine.kube.session import Session
 from engine.kube.wiring import Wiring
 from engine.kube.writer import KubeBinder, KubeEffectWriter, KubePodStatusWriter
@@ -347,50 +344,6 @@ async def test_a_connection_at_rest_holds_no_answer():
         answer = await session.request("GET", "/api/v1/pods")
         count, own, argument = sys.getrefcount(answer.body), 1, 1
     assert count == own + argument
-
-
-async def test_what_was_asked_ahead_is_asked_once_and_answers_the_first_who_asks():
-    came = asyncio.Event()
-
-    async def query(request: web.Request) -> web.StreamResponse:
-        came.set()
-        return web.Response(text=request.query_string)
-
-    async with serving(query) as script, session_to(script) as session:
-        await session.ask_ahead("/api/v1/pods", {"limit": "5"}, 30.0)
-        await came.wait()
-        for limit in "655":
-            answer = await session.request("GET", "/api/v1/pods", params={"limit": limit})
-            assert answer.body == f"limit={limit}".encode()
-        assert len(script.asked) == 3
-
-
-class Ignored(Handler[Any]):
-    """Nobody looks."""
-
-
-async def test_what_is_asked_ahead_of_a_resource_is_the_first_that_its_reflector_asks():
-    empty = reply(200, b'{"metadata":{"resourceVersion":"7"},"items":[]}')
-    async with serving(empty) as script, session_to(script) as session:
-        for resource in (resources.pods(), resources.NODES):
-            await ask_ahead(session, resource)
-            reflector = Reflector(session, resource, Ignored(), wiring())
-            running = asyncio.create_task(reflector.run())
-            await reflector.synced.wait()
-            running.cancel()
-    lists = [path for _, path, *_ in script.asked if "watch=" not in path]
-    assert len(lists) == 2
-
-
-async def test_why_nothing_was_answered_is_for_who_asks_and_no_traceback_for_who_does_not(caplog):
-    async with session_by(kubeconfig("http://127.0.0.1:1")) as session:
-        for path in ("/a", "/b"):
-            await session.ask_ahead(path, {}, 30.0)
-        with pytest.raises(Unreachable):
-            await session.request("GET", "/a", params={})
-        await asyncio.sleep(0.05)
-    gc.collect()
-    assert not caplog.records
 
 
 async def test_a_binding_on_the_wire():
