@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -40,6 +40,7 @@ from engine.signals.spec import (
     SignalSpec,
     SignalStatus,
 )
+from engine.tasks import give_way, in_thread
 
 _LOG = logging.getLogger(__name__)
 
@@ -243,7 +244,7 @@ class SignalStore:
     # --- samples
 
     def match(
-        self, question: Question, answer: Sequence[Series], pause: Pause = lambda: None
+        self, question: Question, answer: Iterable[Series], pause: Pause = lambda: None
     ) -> Match:
         """Finds whose each series is; of several for one the largest value counts.
 
@@ -253,12 +254,27 @@ class SignalStore:
         samples = self._entries.get(question) or Samples(question, self._directory)
         return samples.match(answer, pause)
 
+    async def read_in(
+        self, question: Question, read: Callable[[], Iterable[Series]], *, whole: bool = False
+    ) -> None:
+        """Takes in an answer that a thread reads, as often as it takes; see `ingest`."""
+        matched = None
+        while (samples := self._entries.get(question)) and not (matched and samples.holds(matched)):
+            matched = await in_thread(lambda: self.match(question, read(), give_way))
+        self.ingest(question, (), matched, whole=whole)
+
     def ingest(
-        self, question: Question, answer: Sequence[Series], matched: Match | None = None
+        self,
+        question: Question,
+        answer: Iterable[Series],
+        matched: Match | None = None,
+        *,
+        whole: bool = False,
     ) -> None:
         """Takes in an answer: who it does not name keeps the sample until it is stale.
 
         `matched` is what `match` made of it elsewhere; it is made again where that no longer holds.
+        Where the answer is the `whole` truth, who it does not name has no value any more.
         """
         samples = self._entries.get(question)
         if samples is None:
@@ -272,16 +288,8 @@ class SignalStore:
         samples.error = ""
         samples.series = matched.series
         samples.duplicates = matched.duplicates
-        samples.take(matched, self._clock.time())
+        samples.take(matched, self._clock.time(), whole=whole)
         self._changes += 1
-
-    def replace(self, question: Question, answer: Sequence[Series]) -> None:
-        """Takes in all that there is: who the answer does not name has no value any more."""
-        samples = self._entries.get(question)
-        if samples is not None:
-            self._entries[question] = Samples(question, self._directory)
-            self._entries[question].duplicates = samples.duplicates
-            self.ingest(question, answer)
 
     def fail(self, question: Question, error: str) -> bool:
         """A question was not answered: samples stay. True if it had been answered before."""

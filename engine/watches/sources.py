@@ -12,9 +12,10 @@ import asyncio
 import logging
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import Any, ClassVar, Final
 
 import msgspec
 from msgspec.structs import force_setattr, replace
@@ -37,10 +38,10 @@ from engine.objects.ondemand import Metadata
 from engine.pods.legible import as_far_as_legible
 from engine.policy.podreads import finished_at
 from engine.queue import SchedulingQueue
-from engine.signals.samples import Match, Pause, Series
+from engine.signals.samples import Series
 from engine.signals.spec import Question
 from engine.signals.store import SignalStore
-from engine.tasks import give_way, in_thread
+from engine.tasks import tasks
 from engine.text.quantity import parse
 
 _LOG = logging.getLogger(__name__)
@@ -55,7 +56,11 @@ _LEAST_SECONDS: Final = 1.0
 _ASK_AGAIN_SECONDS: Final = 5.0
 _UNAVAILABLE: Final = 503
 _A_STEP: Final = 256
-"""Objects of an answer that are read or freed at a stretch."""
+"""Objects of an answer that are freed at a stretch."""
+_PAUSE: Final = 0.05
+_PAUSES: Final = 10
+"""Between two answers from objects: many may change at once. And of the time that one takes, as it
+is about all objects of a kind: one that changes all the time would leave no time for others."""
 OBJECT: Final = "object"
 _CORE: Final = ("", "core", "v1")
 SECRETS: Final = frozenset({f"{group}/secrets" for group in _CORE})
@@ -186,21 +191,62 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 @dataclass(eq=False)
-class UsageSource(Source):
-    """What each `node` or each `pod` uses; see `sources.Source`."""
+class Measured(Source):
+    """What gives metrics their samples. A thread reads what is known: that may be much."""
 
-    of: str
     client: KubeClient
     store: SignalStore
     wiring: Wiring
     came: Callable[[], None]
+    source: ClassVar[str]
+    _fed: set[Question] = field(default_factory=set, init=False)
+
+    @abstractmethod
+    def _answers(self, question: Question) -> bool:
+        """Whether it is one for this source."""
+
+    @abstractmethod
+    def _series(self, question: Question) -> Iterator[Series]:
+        """What is known."""
+
+    @property
+    @abstractmethod
+    def _whole(self) -> bool:
+        """Whether that is all that there was at one time."""
+
+    @property
+    def _questions(self) -> Mapping[Question, float]:
+        """Those of the metrics in force that it answers, and how often in seconds."""
+        questions = self.store.questions(self.source).items()
+        return {one: every for one, every in questions if self._answers(one)}
+
+    async def _tell(self) -> None:
+        asked = self._questions
+        for question in asked:
+            read = partial(self._series, question)
+            await self.store.read_in(question, read, whole=self.source == OBJECT)
+        self._fed = asked.keys() & self._questions.keys()
+
+    def feed(self) -> None:
+        """See `Source`: metrics that are new get what is known."""
+        questions = self._questions.keys()
+        for question in questions - self._fed if self._whole else ():
+            self.store.ingest(question, self._series(question))
+        self._fed = {*questions}
+
+
+@dataclass(eq=False)
+class UsageSource(Measured):
+    """What each `node` or each `pod` uses; see `sources.Source`."""
+
+    of: str
+    source = USAGE
 
     def __post_init__(self) -> None:
         self._resource = Resource(Usage, f"/apis/metrics.k8s.io/v1beta1/{self.of}s")
         self._answered = False
         self._error = ""
         self._found: list[Usage] = []
-        self._fed: set[Question] = set()
 
     def awaited(self) -> str:
         """See `Source`: there once it answered, or said that it is not there."""
@@ -208,6 +254,10 @@ class UsageSource(Source):
             return ""
         what = f"the usage of {self.of}s (metrics.k8s.io)"
         return f"{what}: {self._error}" if self._error else what
+
+    @property
+    def _whole(self) -> bool:
+        return self._answered and not self._error
 
     async def run(self) -> None:
         """See `Source`."""
@@ -218,37 +268,15 @@ class UsageSource(Source):
             except KubeError as error:
                 self._failed(error)
             else:
-                await self._take(found)
-                every = self._questions().values()
-                wait = max(_LEAST_SECONDS, min(every, default=_ASK_AGAIN_SECONDS))
+                before, self._found = self._found, found
+                await self._tell()
+                self._answered, self._error = True, ""
+                while before:  # all at once would take long
+                    del before[-_A_STEP:]
+                    await asyncio.sleep(0)
+                wait = max(_LEAST_SECONDS, min(self._questions.values(), default=wait))
             self.came()
             await self.wiring.sleep(wait)
-
-    async def _take(self, found: list[Usage]) -> None:
-        """An answer comes in; there may be tens of thousands, which a thread reads."""
-        now, before = self.wiring.clock.time(), self._found
-        for question in (asked := self._questions()):
-
-            def read(question: Question = question) -> tuple[Sequence[Series], Match]:
-                series = series_of(found, question, now, give_way)
-                return series, self.store.match(question, series, give_way)
-
-            self.store.ingest(question, *await in_thread(read))
-        self._answered, self._error, self._found, self._fed = True, "", found, {*asked}
-        while before:
-            del before[-_A_STEP:]
-            await asyncio.sleep(0)
-
-    def feed(self) -> None:
-        """See `Source`: metrics that are new get what was answered last."""
-        questions = self._questions().keys()
-        for question in questions - self._fed if self._answered and not self._error else ():
-            self.store.ingest(question, series_of(self._found, question, self.wiring.clock.time()))
-        self._fed = {*questions}
-
-    def _questions(self) -> Mapping[Question, float]:
-        questions = self.store.questions(USAGE)
-        return {one: every for one, every in questions.items() if one.of == self.of}
 
     def _failed(self, error: KubeError) -> None:
         # A cluster without the API, or whose metrics server is away, has no values for now.
@@ -257,29 +285,26 @@ class UsageSource(Source):
         if str(error) != self._error:
             _LOG.warning("the usage of %ss is unknown: %s", self.of, error)
         self._error = str(error)
-        for question in self._questions():
+        for question in self._questions:
             self.store.fail(question, str(error))
 
+    def _answers(self, question: Question) -> bool:
+        return question.of == self.of
 
-def series_of(
-    found: Sequence[Usage], question: Question, now: float, pause: Pause = lambda: None
-) -> list[Series]:
-    """The samples of `cpu` (cores) or `memory` (bytes); `pause` is called every few hundred."""
-    series = []
-    for number, one in enumerate(found):
-        if not number % _A_STEP:
-            pause()
-        own = [] if one.usage is None else [one.usage]
-        parts = own or [each.usage for each in one.containers or ()]
-        try:
-            amounts = [parse(part.get(question.query, 0)).nano / _NANO for part in parts]
-        except ValueError:
-            continue
-        meta, at = one.metadata, parse_time(one.timestamp)
-        names = (meta.name,) if question.of == "node" else (meta.namespace, meta.name)
-        if amounts:
-            series.append(Series(names, sum(amounts), now if at != at else at))
-    return series
+    def _series(self, question: Question) -> Iterator[Series]:
+        """The samples of `cpu` (cores) or `memory` (bytes)."""
+        now = self.wiring.clock.time()
+        for one in self._found:
+            own = [] if one.usage is None else [one.usage]
+            parts = own or [each.usage for each in one.containers or ()]
+            try:
+                amounts = [parse(part.get(question.query, 0)).nano / _NANO for part in parts]
+            except ValueError:
+                continue
+            meta, at = one.metadata, parse_time(one.timestamp)
+            names = (meta.name,) if question.of == "node" else (meta.namespace, meta.name)
+            if amounts:
+                yield Series(names, sum(amounts), now if at != at else at)
 
 
 # ---- metrics from `object`
@@ -340,17 +365,12 @@ class _Moving(Reflector[Any]):
 
 
 @dataclass(eq=False)
-class ObjectSource(Handler[Any], Source):
+class ObjectSource(Handler[Any], Measured):
     """The objects of one kind; see `sources.Source`."""
 
     kind: str
     paths: Collection[str]
-    client: KubeClient
-    store: SignalStore
-    wiring: Wiring
-    came: Callable[[], None]
-    news: bool = field(default=False, init=False)
-    """Whether something has changed since it was fed."""
+    source = OBJECT
 
     def __post_init__(self) -> None:
         group, plural = map(segment, self.kind.partition("/")[::2])
@@ -358,6 +378,7 @@ class ObjectSource(Handler[Any], Source):
         resource = Resource(struct_of(self.paths), path)
         self.reflector = _Moving(self.client, resource, self, self.wiring)
         self._known: dict[str, Known] = {}
+        self._news = asyncio.Event()
 
     # ---- the source
 
@@ -368,25 +389,37 @@ class ObjectSource(Handler[Any], Source):
             return ""
         return f"{self.kind} ({error})" if error else self.kind
 
-    async def run(self) -> None:
-        """See `Source`."""
-        await self.reflector.run()
-
     @property
-    def whole(self) -> bool:
-        """Whether what is known is all that there was at one time: half a list is not."""
+    def _whole(self) -> bool:  # half a list is not
         return not self.awaited() and self.reflector.phase is not Phase.LISTING
 
-    def feed(self) -> None:
-        """See `Source`: each metric of these fields gets all that there is."""
-        self.news = False
-        now = self.wiring.clock.time()
-        for question in self.store.questions(OBJECT):
-            kind, _, path = question.query.partition("#")
-            if kind == self.kind and path in self.paths:
-                found = ((_names(one, question), one.numbers[path]) for one in self._known.values())
-                series = [Series(names, value, now) for names, value in found if value is not None]
-                self.store.replace(question, series)
+    async def run(self) -> None:
+        """See `Source`."""
+        async with tasks() as group:
+            group.create_task(self.reflector.run())
+            group.create_task(self._tell_news())
+
+    async def _tell_news(self) -> None:
+        while True:
+            await self._news.wait()
+            began = self.wiring.clock.monotonic()
+            if self._whole:
+                self._news.clear()
+                await self._tell()
+                self.came()
+            took = self.wiring.clock.monotonic() - began
+            await self.wiring.sleep(_PAUSE + _PAUSES * took)
+
+    def _answers(self, question: Question) -> bool:
+        kind, _, path = question.query.partition("#")
+        return kind == self.kind and path in self.paths
+
+    def _series(self, question: Question) -> Iterator[Series]:
+        now, path = self.wiring.clock.time(), question.query.partition("#")[2]
+        for one in tuple(self._known.values()):  # they may change meanwhile
+            value = one.numbers[path]
+            if value is not None:
+                yield Series(_names(one, question), value, now)
 
     # ---- the handler of its watch
 
@@ -401,19 +434,16 @@ class ObjectSource(Handler[Any], Source):
         key = object_key(meta)
         if known != self._known.get(key):
             self._known[key] = known
-            self._changed()
+            self._news.set()
 
     def on_delete(self, item: Any) -> None:  # noqa: ANN401 - see `on_add`
         """The object is gone."""
         self._known.pop(object_key(item.metadata), None)
-        self._changed()
+        self._news.set()
 
     def on_synced(self) -> None:
         """All that there were are told."""
-        self._changed()
-
-    def _changed(self) -> None:
-        self.news = True
+        self._news.set()
         self.came()
 
 
