@@ -804,7 +804,7 @@ async def test_cache_and_queue_are_compared_with_the_server():
         berth.pod("stuck", resources={"requests": {"cpu": "900"}})
         await berth.until(lambda: berth.app.queue.counts()[SubQueue.UNSCHEDULABLE] == 1)
         await berth.until(lambda: not berth.app.cache.assumed_pods)
-        session = await Session.from_kubeconfig(cluster.kubeconfig())
+        session = await Session.connect(cluster.kubeconfig())
 
         async def sleep(_):
             await asyncio.sleep(0.05)
