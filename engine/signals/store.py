@@ -14,7 +14,6 @@ from typing import Final
 
 import msgspec
 import numpy as np
-from cachetools import TTLCache
 
 from engine.cache import Cache
 from engine.clock import Clock
@@ -44,9 +43,6 @@ from engine.tasks import give_way, in_thread
 
 _LOG = logging.getLogger(__name__)
 
-_RETIRED = 64
-_RETIRED_SECONDS = 600.0
-_RETIRED_SLOTS = 50_000
 _NAN = math.nan
 _FULL_NAME: Final = "full name", attrgetter("key")
 _BARE_NAME: Final = "bare name", lambda pod: f"/{pod.name}"
@@ -188,10 +184,6 @@ class SignalStore:
         self._specs: dict[str, SignalSpec] = {}
         self._asked: Sequence[SignalSpec] = ()
         self._entries: dict[Question, Samples] = {}
-        # Metrics that no policy reads now: a bundle that comes back finds its data.
-        self._retired: TTLCache[Question, Samples] = TTLCache(
-            _RETIRED, _RETIRED_SECONDS, timer=clock.monotonic
-        )
         self._directory = NodeDirectory()
         self._epoch: _Epoch | None = None
         self._changes = 0
@@ -206,14 +198,11 @@ class SignalStore:
         """
         self._specs = {spec.id: spec for spec in specs}
         self._asked = [*self._specs.values(), *also]
-        wanted = {spec.question for spec in self._asked}
-        for question in [q for q in self._entries if q not in wanted]:
-            gone = self._entries.pop(question)
-            if gone.values.size <= _RETIRED_SLOTS:
-                self._retired[question] = gone
-        for question in wanted - self._entries.keys():
-            kept = self._retired.pop(question, None)
-            self._entries[question] = kept or Samples(question, self._directory)
+        known = self._entries
+        self._entries = {
+            question: known.get(question) or Samples(question, self._directory)
+            for question in dict.fromkeys(spec.question for spec in self._asked)
+        }
         self._changes += 1
 
     def questions(self, source: str = PROMETHEUS) -> Mapping[Question, float]:
@@ -230,15 +219,12 @@ class SignalStore:
         return ", ".join(sorted(served))
 
     def nodes_changed(self, old: Node | None, new: Node | None) -> None:
-        """A node came (`old` None), changed, or went (`new` None).
-
-        New nodes are also found by `view`; changes of labels and addresses only here.
-        """
+        """A node came (`old` None), changed, or went (`new` None)."""
         if new is not None:
             self._directory.put(new)
         elif old is not None:
             self._directory.remove(old.metadata.name)
-            for samples in (*self._entries.values(), *self._retired.values()):
+            for samples in self._entries.values():
                 samples.forget(old.metadata.name)
 
     # --- samples
@@ -305,10 +291,11 @@ class SignalStore:
     def view(self, cache: Cache, now: float) -> SignalView:
         """The columns as of `now`, aligned with the rows of `cache.nodes`."""
         epoch, basis = self._epoch, (cache.nodes, cache.nodes.layout, self._directory.version)
-        if epoch is None or epoch.basis != basis:
-            self._meet(cache.nodes)
-            epoch = self._renew(cache, now)
-        elif epoch.changes != self._changes or now > epoch.stale_after:
+        if (
+            epoch is None
+            or (epoch.basis, epoch.changes) != (basis, self._changes)
+            or now > epoch.stale_after
+        ):
             epoch = self._renew(cache, now)
         return SignalView(epoch, now, epoch.version)
 
@@ -326,12 +313,6 @@ class SignalStore:
             stale_after=self._next_stale(now),
         )
         return self._epoch
-
-    def _meet(self, nodes: snapshot.NodeColumns) -> None:
-        """Takes in the nodes that nobody told of."""
-        for row in np.flatnonzero(nodes.present).tolist():
-            if nodes.name(row) not in self._directory.nodes:
-                self._directory.put(nodes.node(row))
 
     def _next_stale(self, now: float) -> float:
         """When the first of the samples that are good now turns stale."""

@@ -93,10 +93,11 @@ class Bench:
     came: int = 0
 
     def __post_init__(self) -> None:
-        self.cache = Cache()
+        self.cache, self.store = Cache(), SignalStore(self.clock)
         for name in ("a", "b"):
-            self.cache.add_node(Node(metadata=ObjectMeta(name=name)))
-        self.store = SignalStore(self.clock)
+            one = Node(metadata=ObjectMeta(name=name))
+            self.cache.add_node(one)
+            self.store.nodes_changed(None, one)
 
     def refresher(self, **section: Any) -> PrometheusRefresher:
         def came() -> None:
