@@ -66,7 +66,7 @@ from engine.signals.spec import PROMETHEUS
 from engine.signals.store import SignalStore
 from engine.tasks import tasks, unless
 from engine.telemetry import ATTEMPTS, Count, Telemetry
-from engine.watches.watcher import Start, Watcher, signal_spec
+from engine.watches.watcher import Start, Watcher
 
 log = logging.getLogger(__name__)
 
@@ -501,8 +501,8 @@ class App:
         if self._in_force is None or self.bundle is None:
             return
         also = self._in_force.reloader.may_return
-        others = [signal_spec(spec) for one in also for spec in one.metrics]
-        self.signals.set_specs(map(signal_spec, self.bundle.metrics), others)
+        others = [spec for one in also for spec in one.metrics]
+        self.signals.set_specs(self.bundle.metrics, others)
         if self._watcher is not None:
             self._watcher.keep(self.bundle.needs, [one.needs for one in also])
 

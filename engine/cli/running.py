@@ -67,7 +67,14 @@ async def run(
         if record:
             with of_file(record, "written"):
                 journal = open_files.enter_context(open_private(record))
-        asked = RunOptions(settings, flags["kubeconfig"], journal, verbosity >= _WHY, serving)
+        asked = RunOptions(
+            settings,
+            flags["kubeconfig"],
+            journal,
+            verbosity >= _WHY,
+            serving,
+            context=flags["context"],
+        )
         app = App(asked, clock=SystemClock())
         with on_signal(app.comparer.ask, signal.SIGUSR2):
             await app.run(stop)

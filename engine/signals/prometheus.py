@@ -31,13 +31,14 @@ from certifi import where
 from prometheus_api_client import PrometheusConnect
 from requests.adapters import HTTPAdapter
 
+from dsl.plan import MetricSpec
 from engine.channels import Answer as HttpAnswer
 from engine.channels import Broken, Channels, NotConnected, TooLarge
 from engine.clock import Clock
 from engine.configuration.berth import PrometheusSection
 from engine.objects import Node
 from engine.signals.samples import Series
-from engine.signals.spec import Question, SignalSpec
+from engine.signals.spec import Question
 from engine.signals.store import SignalStore
 from engine.tasks import in_thread
 from engine.telemetry import Count, Telemetry
@@ -409,7 +410,7 @@ def _read(result: Iterable[bytes], question: Question) -> Iterator[Series]:
 
 
 async def ask_once(
-    section: PrometheusSection, specs: Iterable[SignalSpec], nodes: Iterable[Node], clock: Clock
+    section: PrometheusSection, specs: Iterable[MetricSpec], nodes: Iterable[Node], clock: Clock
 ) -> SignalStore:
     """A store of these metrics with what Prometheus says now, if there is one; in no scheduler."""
     store = SignalStore(clock)

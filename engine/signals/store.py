@@ -14,7 +14,9 @@ from typing import Final
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
+from dsl.plan import MetricSpec
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.framework import snapshot
@@ -33,11 +35,12 @@ from engine.signals.spec import (
     CLUSTER,
     DOMAIN_LABELS,
     NODE,
+    OBJECT,
     PAIR,
     PROMETHEUS,
     Question,
-    SignalSpec,
     SignalStatus,
+    question_of,
 )
 from engine.tasks import give_way, in_thread
 
@@ -55,7 +58,7 @@ class _Epoch(msgspec.Struct):
     nodes: snapshot.NodeColumns
     basis: tuple[object, ...]
     """The nodes by row and by name."""
-    metrics: Mapping[str, tuple[SignalSpec, Samples]]
+    metrics: Mapping[str, tuple[MetricSpec, Samples]]
     version: int
     changes: int
     stale_after: float
@@ -154,7 +157,7 @@ class SignalView(msgspec.Struct, frozen=True, eq=False):
         """(N,) the slot of each row's node or of its domain; None: nodes have no values."""
         epoch = self._epoch
         found = epoch.metrics.get(metric)
-        if found is None or not found[0].question.any_label:
+        if found is None or not question_of(found[0]).any_label:
             return None
         spec, samples = found
         if spec.of == NODE:
@@ -163,11 +166,11 @@ class SignalView(msgspec.Struct, frozen=True, eq=False):
             codes = epoch.nodes.text(*snapshot.label_column(DOMAIN_LABELS[spec.of]))
         return samples.slots(epoch.dictionary, codes)
 
-    def _fresh(self, spec: SignalSpec, samples: Samples, slots: Slots) -> snapshot.FloatColumn:
+    def _fresh(self, spec: MetricSpec, samples: Samples, slots: Slots) -> snapshot.FloatColumn:
         found = samples.fresh(slots, self._now - spec.stale_seconds)
         return found if spec.scale == 1.0 else found * spec.scale
 
-    def _named(self, metric: str) -> tuple[SignalSpec, Samples] | None:
+    def _named(self, metric: str) -> tuple[MetricSpec, Samples] | None:
         """A metric that has values by name and its samples; None of any other."""
         found = self._epoch.metrics.get(metric)
         return None if found is None or found[0].of == NODE else found
@@ -181,8 +184,8 @@ class SignalStore:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._specs: dict[str, SignalSpec] = {}
-        self._asked: Sequence[SignalSpec] = ()
+        self._specs: dict[str, MetricSpec] = {}
+        self._asked: Sequence[MetricSpec] = ()
         self._entries: dict[Question, Samples] = {}
         self._directory = NodeDirectory()
         self._epoch: _Epoch | None = None
@@ -191,17 +194,21 @@ class SignalStore:
 
     # --- configuration and nodes
 
-    def set_specs(self, specs: Iterable[SignalSpec], also: Iterable[SignalSpec] = ()) -> None:
+    def set_specs(self, specs: Iterable[MetricSpec], also: Iterable[MetricSpec] = ()) -> None:
         """Replaces the metrics in use; those whose question stays keep their samples.
 
         `also` are those of rules that may come back: asked for, and read by nobody until then.
         """
-        self._specs = {spec.id: spec for spec in specs}
+        self._specs = {
+            # What is watched is known as it is, however long ago it changed.
+            spec.id: replace(spec, stale_seconds=math.inf) if spec.source == OBJECT else spec
+            for spec in specs
+        }
         self._asked = [*self._specs.values(), *also]
         known = self._entries
         self._entries = {
             question: known.get(question) or Samples(question, self._directory)
-            for question in dict.fromkeys(spec.question for spec in self._asked)
+            for question in dict.fromkeys(question_of(spec) for spec in self._asked)
         }
         self._changes += 1
 
@@ -209,13 +216,13 @@ class SignalStore:
         """What a source has to be asked, and how often in seconds."""
         every: dict[Question, float] = {}
         for spec in self._asked:
-            if (question := spec.question).source == source:
+            if (question := question_of(spec)).source == source:
                 every[question] = min(every.get(question, math.inf), spec.every_seconds)
         return every
 
     def names(self, question: Question) -> str:
         """The metrics that a question serves, for logs."""
-        served = {s.name or s.id for s in self._asked if s.question == question}
+        served = {s.name or s.id for s in self._asked if question_of(s) == question}
         return ", ".join(sorted(served))
 
     def nodes_changed(self, old: Node | None, new: Node | None) -> None:
@@ -307,7 +314,9 @@ class SignalStore:
             dictionary=cache.dictionary,
             nodes=cache.nodes,
             basis=(cache.nodes, cache.nodes.layout, self._directory.version),
-            metrics={key: (one, self._entries[one.question]) for key, one in self._specs.items()},
+            metrics={
+                key: (one, self._entries[question_of(one)]) for key, one in self._specs.items()
+            },
             version=self._version,
             changes=self._changes,
             stale_after=self._next_stale(now),
@@ -318,7 +327,7 @@ class SignalStore:
         """When the first of the samples that are good now turns stale."""
         soonest = math.inf
         for spec in self._specs.values():
-            times = self._entries[spec.question].times
+            times = self._entries[question_of(spec)].times
             fresh = times[times >= now - spec.stale_seconds]
             if fresh.size:
                 soonest = min(soonest, float(fresh.min()) + spec.stale_seconds)
@@ -331,8 +340,8 @@ class SignalStore:
         now = self._clock.time()
         return tuple(self._status(self._specs[key], now) for key in sorted(self._specs))
 
-    def _status(self, spec: SignalSpec, now: float) -> SignalStatus:
-        samples = self._entries[spec.question]
+    def _status(self, spec: MetricSpec, now: float) -> SignalStatus:
+        samples = self._entries[question_of(spec)]
         known = samples.times[~np.isnan(samples.times)]
         matched = int(known.size)
         if spec.of in DOMAIN_LABELS:

@@ -39,7 +39,7 @@ from engine.pods.legible import as_far_as_legible
 from engine.policy.podreads import finished_at
 from engine.queue import SchedulingQueue
 from engine.signals.samples import Series
-from engine.signals.spec import Question
+from engine.signals.spec import OBJECT, Question
 from engine.signals.store import SignalStore
 from engine.tasks import tasks
 from engine.text.quantity import parse
@@ -61,7 +61,6 @@ _PAUSE: Final = 0.05
 _PAUSES: Final = 10
 """Between two answers from objects: many may change at once. And of the time that one takes, as it
 is about all objects of a kind: one that changes all the time would leave no time for others."""
-OBJECT: Final = "object"
 _CORE: Final = ("", "core", "v1")
 SECRETS: Final = frozenset({f"{group}/secrets" for group in _CORE})
 """They are read by no policy."""

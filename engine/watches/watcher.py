@@ -14,7 +14,6 @@ from functools import partial, reduce
 from operator import or_
 from typing import Any, Final
 
-from dsl.plan import MetricSpec
 from engine.cache import Cache
 from engine.cache.otherpods import FINISHED, HEARTBEATS, NOMINATED, QUEUE
 from engine.eventhandlers import ObjectHandler
@@ -27,10 +26,8 @@ from engine.kube.wiring import Wiring
 from engine.objects import Pod
 from engine.policy.bundle import Needs
 from engine.queue import QueuedPod, SchedulingQueue
-from engine.signals.spec import NODE, SignalSpec
 from engine.signals.store import SignalStore
 from engine.watches.sources import (
-    OBJECT,
     SECRETS,
     FinishedHandler,
     Listed,
@@ -50,24 +47,6 @@ _WAITS: Final = 5.0
 """Who has not asked again for so long waits no longer."""
 
 Start = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
-
-
-def signal_spec(spec: MetricSpec) -> SignalSpec:
-    """What the signals room needs of a metric that a policy reads."""
-    return SignalSpec(
-        id=spec.id,
-        query=spec.query,
-        of=spec.of,
-        # A label of objects that says which node's they are is no label of series, but a key.
-        by=spec.labels or (spec.keys if spec.of == NODE else ()) or None,
-        every_seconds=spec.every_seconds,
-        # What is watched is known as it is, however long ago it changed.
-        stale_seconds=math.inf if spec.source == OBJECT else spec.stale_seconds,
-        default=spec.default,
-        scale=spec.scale,
-        name=spec.name,
-        source=spec.source,
-    )
 
 
 def attend(cache: Cache, queue: SchedulingQueue, to: frozenset[str]) -> None:

@@ -32,7 +32,6 @@ from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.signals.samples import Series
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab
-from engine.watches.watcher import signal_spec
 from tests.builders import changed, make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.policy.builders import NOW, compiler
@@ -71,7 +70,7 @@ class Recording:
         made = compile_at_once(compiler(), files, compile_settings(self.settings.berth))
         assert isinstance(made, Bundle), made.text
         self.bundle = made
-        self.store.set_specs([signal_spec(spec) for spec in made.metrics])
+        self.store.set_specs(made.metrics)
         recorded = {"settings": self.settings.model_dump_json()}
         self.recorder.rules(made.hash, made.files, recorded)
         [self.framework] = FRAMEWORKS_OF(made.files, recorded)

@@ -28,12 +28,12 @@ from engine.policy.bundle import Field, Needs, needs_of
 from engine.policy.findings import new_compiler
 from engine.policy.podreads import finished_at
 from engine.signals.samples import Samples
-from engine.signals.spec import Question, SignalSpec
+from engine.signals.spec import Question, question_of
 from engine.signals.store import SignalStore
 from engine.telemetry import Telemetry
 from engine.watches.sources import ObjectSource, UsageSource, struct_of
-from engine.watches.watcher import Watcher, signal_spec
-from tests.builders import Cache, make_node, make_pod
+from engine.watches.watcher import Watcher
+from tests.builders import Cache, make_metric, make_node, make_pod
 from tests.engine.test_app import (
     Process,
     embedded,
@@ -117,8 +117,8 @@ def polled(server, of, store):
 
 def test_usage_of_nodes_and_of_pods():
     store, cache = stored(
-        SignalSpec("cores", "cpu", source="usage", scale=1000.0),
-        SignalSpec("bytes", "memory", source="usage", of="pod"),
+        make_metric("cores", "cpu", source="usage", scale=1000.0),
+        make_metric("bytes", "memory", source="usage", of="pod"),
     )
     polled(
         Server(
@@ -144,7 +144,7 @@ def test_usage_of_many_pods_is_read_beside_the_event_loop_and_once_for_each_metr
         return match(own, answer, pause)
 
     monkeypatch.setattr(Samples, "match", counted)
-    specs = [SignalSpec(one, one, source="usage", of="pod") for one in ("cpu", "memory")]
+    specs = [make_metric(one, one, source="usage", of="pod") for one in ("cpu", "memory")]
     store, cache = stored(specs[0])
     used = [{"usage": {"cpu": "2", "memory": "3"}}]
     pods = [{"metadata": {"name": f"p{i}", "namespace": "d"}, "containers": used} for i in range(9)]
@@ -163,7 +163,7 @@ def test_usage_of_many_pods_is_read_beside_the_event_loop_and_once_for_each_metr
     ("code", "awaited"), [(404, ""), (503, ""), (403, "the usage of nodes (metrics.k8s.io): 403")]
 )
 def test_usage_that_may_not_be_listed_is_waited_for(code, awaited):
-    store, _ = stored(SignalSpec("cores", "cpu", source="usage"))
+    store, _ = stored(make_metric("cores", "cpu", source="usage"))
     error = (NotFound if code == 404 else StatusError)(code, "", "said no")
     source = polled(Server(error=error), "node", store)
     assert source.awaited().startswith(awaited)
@@ -183,7 +183,7 @@ def told(kind, paths, store, *objects):
 
 def test_an_object_is_the_node_of_its_name_until_it_is_gone():
     store, cache = stored(
-        SignalSpec("m", "g/ps#spec.slots", source="object", stale_seconds=math.inf, by=("name",))
+        make_metric("m", "g/ps#spec.slots", source="object", stale_seconds=math.inf, by=("name",))
     )
     source, struct = told(
         "g/ps", {"spec.slots"}, store,
@@ -215,7 +215,7 @@ def test_whose_value_an_object_is(by, read, key):
     text = f'metric m = object "g/ps" field "status.on" by {by}\nscore: {read} missing 0\n'
     result = new_compiler().compile({"p.policy": text})
     assert result.ok, result.diagnostics
-    [spec] = [signal_spec(one) for plan in result.plans for one in plan.metrics]
+    [spec] = [one for plan in result.plans for one in plan.metrics]
     store, cache = stored(spec)
     meta = {"name": "web", "namespace": "d", "labels": {"src": "a", "dst": "b"}}
     told("g/ps", {"status.on"}, store, {"metadata": meta, "status": {"on": True}})
@@ -225,16 +225,16 @@ def test_whose_value_an_object_is(by, read, key):
 def test_a_label_of_an_object_may_name_the_node():
     text = 'metric m = object "g/ps" field "at" by host\nscore: m missing 0\n'
     [plan] = new_compiler().compile({"p.policy": text}).plans
-    spec = signal_spec(plan.metrics[0])
+    spec = plan.metrics[0]
     store, cache = stored(spec)
     meta = {"name": "n1", "labels": {"host": "n2"}}
     told("g/ps", {"at"}, store, {"metadata": meta, "at": "1970-01-01T00:01:00Z"})
     assert column(store, cache, spec.id) == pytest.approx([math.nan, 60.0], nan_ok=True)
-    assert spec.question == Question("g/ps#at", ("host",), "node", "object")
+    assert question_of(spec) == Question("g/ps#at", ("host",), "node", "object")
 
 
 def test_while_an_edit_waits_for_another_field_those_in_force_stay_as_they_are(monkeypatch):
-    store, cache = stored(SignalSpec("m", "g/ps#a", source="object", by=("name",)))
+    store, cache = stored(make_metric("m", "g/ps#a", source="object", by=("name",)))
     one = {"metadata": {"name": "n1"}, "a": 1, "b": 2}
     told("g/ps", {"a"}, store, one)
     told("g/ps", {"b"}, store, one)
@@ -324,7 +324,7 @@ def test_what_rules_in_force_read_already_makes_no_other_rules_wait():
 async def test_objects_that_change_all_the_time_are_read_beside_the_loop_a_tenth_of_the_time(
     monkeypatch,
 ):
-    spec = SignalSpec("m", "g/ps#a", source="object", by=("name",), stale_seconds=math.inf)
+    spec = make_metric("m", "g/ps#a", source="object", by=("name",), stale_seconds=math.inf)
     store, cache = stored(spec)
     clock, slept, read = ManualClock(), [], []
 
@@ -360,13 +360,13 @@ async def test_objects_that_change_all_the_time_are_read_beside_the_loop_a_tenth
     ["my-key", "1x", ".x", "", "a b", "__dict__", "__init__.x", f"list.{'9' * 5000}", "list.-1"],
 )
 def test_a_path_that_no_object_can_have_leads_nowhere(path):
-    store, _ = stored(SignalSpec("m", f"core/ps#{path}", source="object", by=("name",)))
+    store, _ = stored(make_metric("m", f"core/ps#{path}", source="object", by=("name",)))
     source, _ = told("core/ps", {path}, store, {"metadata": {"name": "n"}, "list": [1]})
     assert source._known["n"].numbers == {path: None}
 
 
 def test_a_number_too_long_for_any_is_none():
-    store, _ = stored(SignalSpec("m", "g/ps#a", source="object", by=("name",)))
+    store, _ = stored(make_metric("m", "g/ps#a", source="object", by=("name",)))
     source, _ = told("g/ps", {"a", "b"}, store, {"metadata": {"name": "n"}, "a": 10**400, "b": 7})
     assert source._known["n"].numbers == {"a": None, "b": 7.0}
 
