@@ -66,7 +66,7 @@ from engine.signals.spec import PROMETHEUS
 from engine.signals.store import SignalStore
 from engine.tasks import tasks, unless
 from engine.telemetry import ATTEMPTS, Count, Telemetry
-from engine.watches.watcher import Start, Watcher, signal_spec
+from engine.watches.watcher import Start, Watcher
 
 log = logging.getLogger(__name__)
 
@@ -173,12 +173,8 @@ class App:
 
     # ---- running -----------------------------------------------------------------------------
 
-    async def run(
-        self, stop: asyncio.Event, connecting: Awaitable[Session | None] | None = None
-    ) -> None:
+    async def run(self, stop: asyncio.Event) -> None:
         """Schedules until `stop` is set; ends cleanly: bindings in flight are waited for.
-
-        `connecting` gives the session where it was begun before there was an App.
 
         Raises:
             ConfigError: nothing says how to reach a cluster.
@@ -187,14 +183,12 @@ class App:
         host = socket.gethostname()
         async with served(self._options.serving, self._endpoints, stop, host=host):
             kubeconfig = self._options.kubeconfig or self.settings.kubeconfig
-            made = connecting or connect(kubeconfig, self._clock, stop, self._options.context)
-            session = await made
+            session = await connect(kubeconfig, self._clock, stop, self._options.context)
             if session is not None:
                 await self._run(session, stop, host)
 
     async def _run(self, session: Session, stop: asyncio.Event, host: str) -> None:
         try:
-            self.telemetry.take(session.telemetry)
             session.telemetry = self.telemetry
             wiring = Wiring(self._clock, self.telemetry, Random())
             identity = f"{host}_{UUID(int=wiring.random.getrandbits(128), version=4)}"
@@ -503,14 +497,14 @@ class App:
 
     def _ask(self, rules: InForce) -> None:
         also = (*rules.reloader.may_return, *self._wanted.values())
-        others = [signal_spec(spec) for one in also for spec in one.metrics]
         own = () if self.bundle is None else self.bundle.metrics
-        self.signals.set_specs(map(signal_spec, own), others)
+        self.signals.set_specs(own, [spec for one in also for spec in one.metrics])
 
     def _missing(self, bundle: Bundle, asker: str) -> tuple[str, ...]:
         if self._watcher is None:
             return ()
-        if self._in_force and bundle.needs.usage and self._wanted.get(asker) is not bundle:
+        measured = bundle.needs.usage or bundle.needs.fields
+        if self._in_force and measured and self._wanted.get(asker) is not bundle:
             # The first answer is for metrics that were asked for before it came.
             self._wanted[asker] = bundle
             self._ask(self._in_force)

@@ -18,8 +18,8 @@ from engine.framework.decision import Placed
 from engine.framework.edge import BindOutcome
 from engine.queue import QueuedPod
 
-_RULE: Final = re.compile(r"\(([^()\s]+):(\d+)\)$")
-"""File and line at the end of a rule's reason; see `policy.plugin`."""
+_RULE: Final = re.compile(r"\(([^()\s]+\.policy):(\d+)\)$")
+"""File and line at the end of a rule's reason; see `policy.plugin`. Extenders may name theirs."""
 _MOST_ATTEMPTS: Final = 14
 _BINDINGS: Final = dict.fromkeys(BindOutcome, names.Count.BINDINGS_REFUSED) | {
     BindOutcome.BOUND: names.Count.BINDINGS_WRITTEN,

@@ -207,13 +207,6 @@ class Telemetry:
         """Counts one more with these labels."""
         self._labelled[metric][labels] += 1.0
 
-    def take(self, before: Telemetry) -> None:
-        """Has what was counted before this one was there; nobody has entered such values here."""
-        for metric, counts in before._labelled.items():
-            for labels, value in counts.items():
-                self._labelled[metric][labels] += value
-        self._histograms |= before._histograms
-
     def keep_rules(self, there: Container[Labels]) -> None:
         """Forgets what was counted of other rules than these, by policy and line: texts change."""
         for metric in (RULE_REJECTIONS, SHADOW_OUTCOMES):

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import structs
 
+from dsl.plan import MetricSpec
 from engine.cache import cache
 from engine.configuration.scheduler import ProfileDocument
 from engine.framework.profile import Weighted
@@ -92,6 +93,12 @@ def changed(thing: Any, **parts: dict[str, Any]) -> Any:
     """An object as it is with other values: `changed(pod, metadata={"labels": {}})`."""
     new = {name: structs.replace(getattr(thing, name), **part) for name, part in parts.items()}
     return structs.replace(thing, **new)
+
+
+def make_metric(id: str, query: str, by: tuple[str, ...] = (), **how: Any) -> MetricSpec:
+    """A metric whose values are found `by` these labels, or by those that are usual."""
+    usual = {"name": "", "every_seconds": 15.0, "stale_seconds": 120.0, "default": None, "unit": ""}
+    return MetricSpec(id=id, query=query, by=None, keys=by, **{**usual, **how})
 
 
 def make_pod(name: str, **how: Any) -> PodInfo:

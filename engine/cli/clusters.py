@@ -46,7 +46,7 @@ from engine.signals.spec import PROMETHEUS
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab
 from engine.telemetry import Telemetry
-from engine.watches.watcher import Watcher, attend, signal_spec
+from engine.watches.watcher import Watcher, attend
 
 _NO_POLICIES: Final = "no policies given: name those in force with --policies or --policy-configmap"
 _USUAL: Final = {"config_map": "berth-system/policies", "state": "berth-system/berth"}
@@ -271,7 +271,7 @@ async def _samples(
     asked = sorted({spec.name for spec in bundle.metrics if spec.source == PROMETHEUS})
     if asked and prometheus.url is None:
         notes.append(f"no --prometheus-url, so these metrics are missing: {', '.join(asked)}")
-    return await ask_once(prometheus, map(signal_spec, bundle.metrics), hosts, clock)
+    return await ask_once(prometheus, bundle.metrics, hosts, clock)
 
 
 class _ListsAlone:

@@ -36,12 +36,12 @@ from engine.objects import Node
 from engine.policy.bundle import compile_settings
 from engine.policy.findings import new_compiler
 from engine.signals.prometheus import ask_once
-from engine.signals.spec import SignalSpec, SignalStatus
+from engine.signals.spec import SignalStatus
 from engine.text.display import without_user
 
 _FINISHED: Final = ("Succeeded", "Failed")
 #: What any Prometheus answers.
-_PROBE: Final = SignalSpec("probe", "vector(1)")
+_PROBE: Final = MetricSpec("", "", "vector(1)", None, 15.0, 120.0, None, "")
 
 
 @click.command("inventory", help="Save the labels, namespaces and images of a cluster.")
@@ -125,14 +125,13 @@ async def ask_metrics(
         ConnectionError: the server does not answer.
     """
     questions = sorted({question_of(spec): spec for spec in specs}.items(), key=lambda one: one[0])
-    asked = [SignalSpec(spec.id, spec.query, spec.labels, of=spec.of) for _, spec in questions]
     probe = await _asked(section, _PROBE, ())
     if probe.error:
         raise ConnectionError(
             f"Prometheus at {without_user(section.url or '')} cannot be asked: {probe.error}"
         )
     # One at a time, so that a query that times out does not take the others with it.
-    told = [await _asked(section, spec, nodes) for spec in asked]
+    told = [await _asked(section, spec, nodes) for _, spec in questions]
     return [
         {
             "query": query,
@@ -146,7 +145,7 @@ async def ask_metrics(
 
 
 async def _asked(
-    section: PrometheusSection, spec: SignalSpec, nodes: Sequence[Node]
+    section: PrometheusSection, spec: MetricSpec, nodes: Sequence[Node]
 ) -> SignalStatus:
     [status] = (await ask_once(section, [spec], nodes, SystemClock())).status()
     return status

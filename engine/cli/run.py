@@ -7,8 +7,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from functools import partial
 from importlib import import_module
 from io import FileIO
 from pathlib import Path
@@ -25,18 +26,12 @@ from engine.cli.settings import ELECTION, warn_of_folder, with_flags
 from engine.clock import SystemClock
 from engine.configuration.settings import ConfigError, Settings, load
 from engine.garbage import seldom
-from engine.kube import resources
 from engine.kube.errors import LeaseLost
-from engine.kube.listing import ask_ahead
-from engine.kube.session import Session
-from engine.kube.wiring import connect
 from engine.serving.certificates import CertificateError
 from engine.serving.server import ListenError
-from engine.tasks import unless
 
 _APP: Final = "engine.app"
-"""Imported, with all that a scheduler is made of, while the API server makes the long lists."""
-_HEAD_START_SECONDS: Final = 0.5
+"""With all that a scheduler is made of."""
 _WHY: Final = 5
 """The level of the log from which it says why of every pod, however many there are."""
 _LOG = logging.getLogger("engine")
@@ -81,37 +76,16 @@ def command(
         _write_config(settings, config, flags, write_config_to)
         return
 
-    async def run(stop: asyncio.Event) -> None:
-        connecting = asyncio.create_task(_connected(settings, flags, stop))
-        try:
-            # To import leaves the loop little time: what is quickly sent is sent before.
-            await asyncio.wait({connecting}, timeout=_HEAD_START_SECONDS)
-            with seldom():  # in a thread, for meanwhile the loop reads what the server answers
-                await asyncio.to_thread(import_module, _APP)
-            _tried(settings, config, flags)  # before a journal is overwritten
-            await _run(settings, flags, record, verbosity, stop, connecting)
-        finally:
-            connecting.cancel()
-            await asyncio.gather(connecting, return_exceptions=True)
-
+    with seldom():
+        import_module(_APP)
+    _tried(settings, config, flags)  # before a journal is overwritten
     try:
-        run_until_told(run)
+        run_until_told(partial(_run, settings, flags, record, verbosity))
     except LeaseLost as lost:
         # As kube-scheduler: whoever restarts us gets a follower that knows nothing wrong.
         _LOG.critical("Leader election lost: %s", lost)
         sys.exit(1)
     _LOG.info("Stopped; no binding is in flight")
-
-
-async def _connected(
-    settings: Settings, flags: Mapping[str, Any], stop: asyncio.Event
-) -> Session | None:
-    """The session; the lists that take the server long are under way."""
-    kubeconfig = flags["kubeconfig"] or settings.kubeconfig
-    session = await connect(kubeconfig, SystemClock(), stop, flags["context"])
-    if session is not None and not settings.delay_cache:
-        await unless(stop, ask_ahead(session, resources.pods(), resources.NODES))
-    return session
 
 
 async def _run(
@@ -120,7 +94,6 @@ async def _run(
     record: Path | None,
     verbosity: int,
     stop: asyncio.Event,
-    connecting: Awaitable[Session | None],
 ) -> None:
     from engine.app import App, RunOptions
 
@@ -131,10 +104,11 @@ async def _run(
         if record:
             with of_file(record, "written"):
                 journal = open_files.enter_context(open_private(record))
-        asked = RunOptions(settings, flags["kubeconfig"], journal, verbosity >= _WHY, serving)
+        why, context = verbosity >= _WHY, flags["context"]
+        asked = RunOptions(settings, flags["kubeconfig"], journal, why, serving, context=context)
         app = App(asked, clock=SystemClock())
         with on_signal(app.comparer.ask, signal.SIGUSR2):
-            await app.run(stop, connecting)
+            await app.run(stop)
 
 
 def _write_config(

@@ -1,14 +1,13 @@
 """What extenders have a say about: a lane of pods, one at a time, beside all other cycles.
 
     popped ─▶ lane ─▶ filters of ours ─▶ extenders asked ─▶ cycle with what they said ─▶ as any pod
-                            ▲                                   │
-                            └── all that they left is taken ◀───┘
 
 kube-scheduler stands still while an extender thinks; here other pods go on meanwhile. So what was
 feasible when they were asked is asked again, of the cluster as it is then, before a node is taken:
-the cycle that decides is the same as for any pod, with their answer as one more input. One pod at a
-time, as in kube-scheduler, for an extender may count on it. Also here is what they need of the API
-server: whole objects, and bindings that one of them makes.
+the cycle that decides is the same as for any pod, with their answer as one more input. A node that
+came meanwhile is not taken; the pod that finds no other comes again, as after any such event. One
+pod at a time, as in kube-scheduler, for an extender may count on it. Also here is what they need of
+the API server: whole objects, and bindings that one of them makes.
 """
 
 from __future__ import annotations
@@ -49,8 +48,6 @@ from engine.queue.heap import PodHeap
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_ROUNDS: Final = 3
-"""How often they are asked in one attempt, where the cluster was faster than they."""
 _IN_A_GANG: Final = (
     "the pod is in a gang and managed by an extender; extenders are not asked about gangs"
 )
@@ -188,22 +185,18 @@ class Lane:
             self._task, self._busy = None, False
 
     async def _decide(self, queued: QueuedPod) -> None:
-        opinion = None
-        for _ in range(_ROUNDS):
-            if not self.placement.revalidate(queued):
-                return
-            try:
-                whole = await self.objects.pod(queued.pod)
-            except LookupError as error:
-                opinion = Opinion(error=str(error))
-                break
-            opinion = None if whole is None else await self._ask(queued, whole)
-            if opinion is None or self._holds(queued.pod, opinion):
-                break
-        if opinion is not None:
-            await self._in_slices(queued, partial(self.placement.decide, queued, opinion=opinion))
+        if not self.placement.revalidate(queued):
+            return
+        try:
+            whole = await self.objects.pod(queued.pod)
+        except LookupError as error:
+            opinion = Opinion(error=str(error))
         else:
-            self.queue.done(queued.pod.uid)
+            if whole is None:
+                self.queue.done(queued.pod.uid)
+                return
+            opinion = await self._ask(queued, whole)
+        await self._in_slices(queued, partial(self.placement.decide, queued, opinion=opinion))
 
     async def _in_slices(self, queued: QueuedPod, work: Callable[..., _T]) -> _T | None:
         """Works with its progress, in slices; None: the pod is not to be decided about by then."""
@@ -251,19 +244,6 @@ class Lane:
             return rescue.choices.victims()
         # The only way that a policy found.
         return {rescue.nominated: ([one.pod for one in rescue.evictions], rescue.violations)}
-
-    def _holds(self, pod: PodInfo, opinion: Opinion) -> bool:
-        """Whether their answer is about the cluster as it is now, as far as it matters."""
-        if opinion.error:
-            return True
-        snapshot, framework = self._now(pod)
-        try:
-            now = set(feasible(pod, snapshot, framework))
-        except (PluginError, Unfit):
-            return True
-        if self.extenders.whole_nodes:
-            now.intersection_update(self.objects.nodes)
-        return not now.isdisjoint(opinion.passed) or now.issubset(opinion.asked)
 
     def _now(self, pod: PodInfo) -> tuple[Snapshot, Framework]:
         return self.basis.snapshot(), self.basis.framework_of(pod)

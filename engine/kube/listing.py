@@ -5,23 +5,18 @@ One object that cannot be decoded never stops the others; it comes out as a `Bad
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from engine.kube.client import KubeClient
 from engine.kube.errors import Unreadable
-from engine.kube.protocol import Course
 from engine.kube.resources import KubeObject, Resource
 from engine.objects import Identity, Known
 from engine.text import wire
-
-if TYPE_CHECKING:
-    from engine.kube.session import Session
 
 T = TypeVar("T")
 K = TypeVar("K", bound=KubeObject)
@@ -147,7 +142,9 @@ async def pages(
         KubeError: the server cannot be asked, or refuses; pages may have come before.
     """
     asked = resource.params() | ({"limit": _PAGE} if paged else {})
-    params = asked | _not_older(version)
+    # Said in so many words: with a limit and no match, a server takes a version for exact.
+    older = {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"} if version else {}
+    params = asked | older
     while True:
         answer = await client.request(
             "GET", resource.path, params=params, timeout_seconds=_SILENCE_SECONDS
@@ -158,18 +155,6 @@ async def pages(
             return
         # What follows is of the version of the first page.
         params = {**asked, "continue": meta.continue_}
-
-
-def _not_older(version: str) -> dict[str, str]:
-    # Said in so many words: with a limit and no match, a server takes a version for exact.
-    return {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"} if version else {}
-
-
-async def ask_ahead(session: Session, *lists: Resource[Any]) -> None:
-    """Asks now for the first pages that reflectors will ask for; see `Session.ask_ahead`."""
-    also = {"limit": _PAGE} | _not_older(Course().ask)
-    each = [session.ask_ahead(one.path, one.params() | also, _SILENCE_SECONDS) for one in lists]
-    await asyncio.gather(*each)
 
 
 async def each(client: KubeClient, resource: Resource[K]) -> AsyncIterator[K]:

@@ -98,7 +98,7 @@ def _trust(configuration: Configuration) -> ssl.SSLContext:
 class Session:
     """The API server as one pool of keep-alive connections; close it, or leave its context.
 
-    Made by `connect`, `from_kubeconfig` or `in_cluster` inside a running event loop.
+    Made by `connect` inside a running event loop.
     """
 
     def __init__(
@@ -130,7 +130,6 @@ class Session:
         self._proxy = proxy_to(server, configuration.proxy)
         self.telemetry = Telemetry()
         """Where requests are counted."""
-        self._ahead: dict[str, asyncio.Task[Response]] = {}
         self._host = host_of(server)
         named = configuration.tls_server_name or None
         self._channels = Channels(server, tls, named, proxy=self._proxy)
@@ -145,69 +144,25 @@ class Session:
     ) -> Session:
         """The usual order: what is given, else the pod's service account, else $KUBECONFIG.
 
-        Service accounts have no contexts: who names one means a kubeconfig. As to kubectl, an
-        empty text is none.
+        A kubeconfig is given by its path (or several, as in $KUBECONFIG) or its content, `context`
+        by its name in it, if not its current one. Service accounts have no contexts: who names one
+        means a kubeconfig. As to kubectl, an empty text is none.
 
         Raises:
             KubeconfigError: none of them can be used; the text says why.
         """
-        if not kubeconfig and not context and os.environ.get("KUBERNETES_SERVICE_HOST"):
-            return await cls.in_cluster(clock=clock)
-        if not kubeconfig:
-            kubeconfig = os.environ.get("KUBECONFIG") or "~/.kube/config"
-        return await cls.from_kubeconfig(kubeconfig, context, clock=clock)
-
-    @classmethod
-    async def from_kubeconfig(
-        cls,
-        kubeconfig: str | Path | Mapping[str, object],
-        context: str | None = None,
-        *,
-        clock: Clock | None = None,
-    ) -> Session:
-        """From a kubeconfig: its path (or several, as in $KUBECONFIG) or its content.
-
-        `context` is the name of one in it; else its current context is taken.
-
-        Raises:
-            KubeconfigError: it cannot be read or used.
-        """
+        name, configuration = "kubeconfig", Configuration()
+        load: Callable[[Configuration], Awaitable[None]]
         try:
-            given = kubeconfig if isinstance(kubeconfig, Mapping) else _existing(str(kubeconfig))
-        except RuntimeError as error:
-            raise KubeconfigError(f"kubeconfig: {cause(error)}") from error
-        name = given if isinstance(given, str) else "kubeconfig"
-
-        kept: list[Loader] = []  # what has been read counts, as for client-go: files change hands
-
-        async def load(configuration: Configuration) -> None:
-            if not kept:
-                kept.append(Loader(given, context))
-            await kept[0].load_and_set(configuration)
-
-        return await cls._loaded(name, load, clock)
-
-    @classmethod
-    async def in_cluster(cls, *, clock: Clock | None = None) -> Session:
-        """From the service account of the pod that this runs in.
-
-        Raises:
-            KubeconfigError: there is none.
-        """
-
-        async def load(configuration: Configuration) -> None:
-            load_incluster_config(client_configuration=configuration)
-            check_url(configuration.host, "KUBERNETES_SERVICE_HOST and _PORT:")
-
-        where = Path(SERVICE_TOKEN_FILENAME).parent
-        return await cls._loaded(f"service account of this pod, {where}", load, clock)
-
-    @classmethod
-    async def _loaded(
-        cls, name: str, load: Callable[[Configuration], Awaitable[None]], clock: Clock | None
-    ) -> Session:
-        configuration = Configuration()
-        try:
+            if not kubeconfig and not context and os.environ.get("KUBERNETES_SERVICE_HOST"):
+                name = f"service account of this pod, {Path(SERVICE_TOKEN_FILENAME).parent}"
+                load = _load_in_cluster
+            else:
+                given = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+                if not isinstance(given, Mapping):
+                    name = given = _existing(str(given))
+                # What has been read counts, as for client-go: files change hands.
+                load = Loader(given, context).load_and_set
             await load(configuration)
         except _BAD_CONFIG as error:
             raise KubeconfigError(f"{name}: {cause(error)}") from error
@@ -227,8 +182,6 @@ class Session:
 
     async def close(self) -> None:
         """Closes all connections."""
-        for asking in self._ahead.values():
-            asking.cancel()
         self._channels.close()
 
     def _renew(self) -> None:
@@ -261,8 +214,6 @@ class Session:
     ) -> Response:
         """See `KubeClient.request`."""
         path = _with(path, params)
-        if self._ahead and method == "GET" and (ahead := self._ahead.pop(path, None)) is not None:
-            return await ahead
         is_last, began = False, self._clock.monotonic()
         try:
             while True:
@@ -293,33 +244,6 @@ class Session:
         headers = _UNREAD if is_unread else answer.headers
         body, answer.body = answer.body, b""  # the channel has its last answer until the next one
         return Response(answer.status, headers, body)
-
-    async def ask_ahead(self, path: str, params: Mapping[str, str], timeout_seconds: float) -> None:
-        """Sends a GET, and returns once it has left, or cannot.
-
-        Whoever asks the same next is given its answer, or why there is none.
-        """
-        left = asyncio.Event()
-
-        def leaves() -> bool:
-            left.set()
-            return True
-
-        asking = asyncio.create_task(
-            self.request(
-                "GET",
-                path,
-                params=params,
-                timeout_seconds=timeout_seconds,
-                may_leave=leaves,
-            )
-        )
-        asking.add_done_callback(lambda _: left.set())
-        asking.add_done_callback(lambda done: done.cancelled() or done.exception())  # maybe unread
-        try:
-            await left.wait()
-        finally:
-            self._ahead[_with(path, params)] = asking  # not before: it would wait for itself
 
     async def stream(
         self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float
@@ -449,6 +373,11 @@ def _headers(token: str | None, kind: str | None) -> str:
 
 def _with(path: str, params: Mapping[str, str] | None) -> str:
     return f"{path}?{urlencode(params)}" if params else path
+
+
+async def _load_in_cluster(configuration: Configuration) -> None:
+    load_incluster_config(client_configuration=configuration)
+    check_url(configuration.host, "KUBERNETES_SERVICE_HOST and _PORT:")
 
 
 def _existing(paths: str) -> str:

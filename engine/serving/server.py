@@ -23,7 +23,6 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
-    Iterator,
     Mapping,
     Sequence,
 )
@@ -113,11 +112,10 @@ class Site(msgspec.Struct):
 
 
 class _Connections:
-    """Those that there are; where one more comes, the one that was idle longest is closed."""
+    """Those that there are; where one more comes, the oldest is closed."""
 
     def __init__(self) -> None:
-        self._idle: dict[int, socket.socket] = {}
-        self._busy: dict[int, socket.socket] = {}
+        self._open: list[socket.socket] = []
 
     async def accept(
         self,
@@ -146,27 +144,11 @@ class _Connections:
                 await asyncio.sleep(0)  # what can be accepted at once is so without a turn
 
     def _came(self, new: socket.socket) -> None:
-        for some in (self._idle, self._busy):
-            for gone in [fd for fd, one in some.items() if one.fileno() < 0]:
-                del some[gone]
-        if len(self._idle) + len(self._busy) >= MOST_CONNECTIONS:
-            rest = self._idle or self._busy
+        self._open = [one for one in self._open if one.fileno() >= 0]
+        if len(self._open) >= MOST_CONNECTIONS:
             with contextlib.suppress(OSError):  # the other side was first
-                rest.pop(next(iter(rest))).shutdown(socket.SHUT_RDWR)  # its transport closes it
-        self._idle[new.fileno()] = new
-
-    @contextlib.contextmanager
-    def busy(self, descriptor: int) -> Iterator[None]:
-        """Meanwhile the connection is closed only where all are busy."""
-        one = self._idle.pop(descriptor, None)
-        if one is not None:
-            self._busy[descriptor] = one
-        try:
-            yield
-        finally:
-            one = self._busy.pop(descriptor, None)
-            if one is not None and one.fileno() == descriptor:
-                self._idle[descriptor] = one
+                self._open.pop(0).shutdown(socket.SHUT_RDWR)  # its transport closes it
+        self._open.append(new)
 
 
 class Server:
@@ -268,11 +250,6 @@ class Server:
             await runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.Response:
-        own = request.get_extra_info("socket")
-        with self._connections.busy(-1 if own is None else own.fileno()):
-            return await self._answer_to(request)
-
-    async def _answer_to(self, request: web.Request) -> web.Response:
         path = request.path
         header = request.headers.get("Authorization", "")
         refusal = await self.access.refusal(request.method, path, header)

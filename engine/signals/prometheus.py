@@ -16,8 +16,9 @@ import re
 import ssl
 from base64 import b64encode
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
 from random import Random
@@ -30,15 +31,16 @@ from certifi import where
 from prometheus_api_client import PrometheusConnect
 from requests.adapters import HTTPAdapter
 
+from dsl.plan import MetricSpec
 from engine.channels import Answer as HttpAnswer
 from engine.channels import Broken, Channels, NotConnected, TooLarge
 from engine.clock import Clock
 from engine.configuration.berth import PrometheusSection
 from engine.objects import Node
-from engine.signals.samples import Match, Series
-from engine.signals.spec import Question, SignalSpec
+from engine.signals.samples import Series
+from engine.signals.spec import Question
 from engine.signals.store import SignalStore
-from engine.tasks import give_way, in_thread
+from engine.tasks import in_thread
 from engine.telemetry import Count, Telemetry
 from engine.text import wire
 from engine.text.display import cause, one_line, without_user
@@ -263,7 +265,7 @@ def error_text(body: bytes) -> str:
 
 def parse_vector(
     result: Iterable[bytes], by: Sequence[str], *, every: bool = False
-) -> list[Series]:
+) -> Iterator[Series]:
     """The series of an instant vector that have a number, with those of the labels `by` they have.
 
     The vector comes in lists of JSON.
@@ -274,11 +276,7 @@ def parse_vector(
         msgspec.DecodeError: it is no instant vector.
         Refused: it has samples that are no numbers.
     """
-    parsed = []
-    raws = (raw for one in result for raw in wire.decode(_vector.decode, one))
-    for number, raw in enumerate(raws):
-        if not number % _PAUSE_EVERY:
-            give_way()
+    for raw in (raw for one in result for raw in wire.decode(_vector.decode, one)):
         sample = wire.decode(_sample.decode, raw)
         if every:
             names = tuple(sample.metric.get(label, "") for label in by)
@@ -292,8 +290,7 @@ def parse_vector(
         except ValueError:
             continue
         if math.isfinite(value):
-            parsed.append(Series(names, value, time))
-    return parsed
+            yield Series(names, value, time)
 
 
 # ---- what is due
@@ -302,7 +299,6 @@ _LOG = logging.getLogger(__name__)
 
 _IDLE_SECONDS = 0.5
 _SPREAD = 0.2
-_PAUSE_EVERY = 256
 _MOST_SECONDS: Final = 60.0
 """That a question, or the server, is left alone."""
 _SERVER = Question("", ())
@@ -361,9 +357,10 @@ class PrometheusRefresher:
     async def _ask(self, question: Question, every: float) -> None:
         self._turns[question].asked = self.clock.monotonic()
         self.telemetry.add(Count.SIGNAL_QUERIES)
+        loop = asyncio.get_running_loop()
         try:
-            loop = asyncio.get_running_loop()
-            answer, matched = await in_thread(lambda: self._answer(question, loop))
+            result = await in_thread(lambda: [*self._server.query(question.query, loop)])
+            await self.store.read_in(question, partial(_read, result, question))
         except ServerAway as error:
             self._server_away(str(error), every)
             return
@@ -375,11 +372,7 @@ class PrometheusRefresher:
                 _LOG.warning("metric %s: %s", self.store.names(question), error)
             return
         self._turns[_SERVER].streak = self._turns[question].streak = 0
-        self.store.ingest(question, answer, matched)
         self.came()
-        while answer:
-            del answer[-_PAUSE_EVERY:]
-            await asyncio.sleep(0)
 
     def _server_away(self, why: str, every: float) -> None:
         self.telemetry.add(Count.SIGNAL_ERRORS)
@@ -402,28 +395,22 @@ class PrometheusRefresher:
             pause *= 1.0 + _SPREAD * self.random.random()
         turn.alone_until = self.clock.monotonic() + pause
 
-    # --- in a thread
 
-    def _answer(
-        self, question: Question, loop: asyncio.AbstractEventLoop
-    ) -> tuple[list[Series], Match]:
-        """Asks, reads and matches. Touches nothing of ours but the store's directory.
+def _read(result: Iterable[bytes], question: Question) -> Iterator[Series]:
+    """The series of an answer.
 
-        Raises:
-            ServerAway: there was no answer.
-            Refused: whatever was wrong with the answer.
-        """
-        result = self._server.query(question.query, loop)
-        try:
-            answer = parse_vector(result, question.by, every=not question.any_label)
-            return answer, self.store.match(question, answer, give_way)
-        except Exception as error:
-            # A server may answer anything, and no answer may end the process.
-            raise Refused(f"the answer cannot be read: {cause(error)}") from error
+    Raises:
+        Refused: whatever was wrong with it.
+    """
+    try:
+        yield from parse_vector(result, question.by, every=not question.any_label)
+    except Exception as error:
+        # A server may answer anything, and no answer may end the process.
+        raise Refused(f"the answer cannot be read: {cause(error)}") from error
 
 
 async def ask_once(
-    section: PrometheusSection, specs: Iterable[SignalSpec], nodes: Iterable[Node], clock: Clock
+    section: PrometheusSection, specs: Iterable[MetricSpec], nodes: Iterable[Node], clock: Clock
 ) -> SignalStore:
     """A store of these metrics with what Prometheus says now, if there is one; in no scheduler."""
     store = SignalStore(clock)

@@ -179,7 +179,7 @@ class Samples:
         ends, *rest = self.basis
         return match.basis[0] is ends and [*match.basis[1:]] == rest
 
-    def match(self, answer: Sequence[Series], pause: Pause) -> Match:
+    def match(self, answer: Iterable[Series], pause: Pause) -> Match:
         """Finds whose each series is; of several for one the largest value counts.
 
         The cluster has one value: of several series none is it.
@@ -188,8 +188,9 @@ class Samples:
         ends, first = self.ends, len(self.ends)
         new: dict[str, int] = {}
         keys, values, times, left = array("q"), array("d"), array("d"), []
-        for number, series in enumerate(answer):
-            if not number % _PAUSE_EVERY:
+        count = 0
+        for count, series in enumerate(answer, 1):
+            if not count % _PAUSE_EVERY:
                 pause()
             texts = self._texts(series.names)
             if texts is None:
@@ -217,7 +218,7 @@ class Samples:
             found[last],
             worth[last],
             when[last],
-            len(answer),
+            count,
             len(left),
             duplicates,
             new,
@@ -225,8 +226,8 @@ class Samples:
             left[:_LEFT_KEPT] if self._of_nodes else (),
         )
 
-    def take(self, match: Match, now: float) -> None:
-        """Stores an answer: who it does not have keeps the sample until it is stale."""
+    def take(self, match: Match, now: float, *, whole: bool = False) -> None:
+        """Stores an answer: who it does not have keeps the sample, unless it is the `whole`."""
         # INVARIANT: `holds(match)`.
         self.ends.update(match.new)
         self.without_namespace |= match.without_namespace
@@ -238,7 +239,7 @@ class Samples:
             self.values, self.times = np.append(values, _NAN), np.append(times, _NAN)
             return
         gone = np.isin(self._keys, match.keys, assume_unique=True) | np.isnan(self.times[:-1])
-        old = np.flatnonzero(~gone)
+        old = np.flatnonzero(~(gone | whole))
         if len(old) > _BESIDE and not self._of_nodes:
             old = old[np.argpartition(-self.times[old], _BESIDE // 2)[: _BESIDE // 2]]
         keys = np.concatenate((self._keys[old], match.keys))

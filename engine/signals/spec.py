@@ -1,4 +1,4 @@
-"""What a metric is to this room: a question, and how its answers are read. Data only."""
+"""What a metric is to this room: a question, and how it stands. Data only."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import msgspec
+
+from dsl.plan import MetricSpec
 
 NODE: Final = "node"
 CLUSTER: Final = "cluster"
@@ -27,6 +29,7 @@ _LABELS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Labels tried for whose a value is when a metric does not say which."""
 PROMETHEUS: Final = "promql"
+OBJECT: Final = "object"
 
 
 class Question(NamedTuple):
@@ -46,33 +49,13 @@ class Question(NamedTuple):
         return self.of == NODE or self.of in DOMAIN_LABELS
 
 
-class SignalSpec(msgspec.Struct, frozen=True):
-    """A metric that rules read under `id`; `name` is what their author calls it, for logs.
+def question_of(spec: MetricSpec) -> Question:
+    """What has to be asked for a metric.
 
-    `of` says whose values they are: a node's, those of a domain (a key of `DOMAIN_LABELS`), the
-    `cluster`'s, a `namespace`'s, a `workload`'s, a `pod`'s or a `pair`'s. `by` are the labels that
-    say of which one: of a node or a domain any of them, in the order they are tried, else all
-    together; None means those that are usual. A sample older than `stale_seconds` is missing;
-    `default` takes the place of what is missing in a column of nodes; samples are multiplied by
-    `scale`, the default is not. `source` is who gives the samples, see `Question`.
+    A label of objects that says which node's they are is no label of series, but a key.
     """
-
-    id: str
-    query: str
-    by: tuple[str, ...] | None = None
-    every_seconds: float = 15.0
-    stale_seconds: float = 120.0
-    default: float | None = None
-    scale: float = 1.0
-    name: str = ""
-    of: str = NODE
-    source: str = PROMETHEUS
-
-    @property
-    def question(self) -> Question:
-        """What has to be asked for it."""
-        by = _LABELS[self.of] if self.by is None else self.by
-        return Question(self.query, by, self.of, self.source)
+    by = spec.labels or (spec.keys if spec.of == NODE else ()) or _LABELS[spec.of]
+    return Question(spec.query, by, spec.of, spec.source)
 
 
 class SignalStatus(msgspec.Struct, frozen=True, rename="camel"):

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Final
 
 import msgspec
 import numpy as np
-from cachetools import TTLCache
+from msgspec.structs import replace
 
+from dsl.plan import MetricSpec
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.framework import snapshot
@@ -34,18 +35,17 @@ from engine.signals.spec import (
     CLUSTER,
     DOMAIN_LABELS,
     NODE,
+    OBJECT,
     PAIR,
     PROMETHEUS,
     Question,
-    SignalSpec,
     SignalStatus,
+    question_of,
 )
+from engine.tasks import give_way, in_thread
 
 _LOG = logging.getLogger(__name__)
 
-_RETIRED = 64
-_RETIRED_SECONDS = 600.0
-_RETIRED_SLOTS = 50_000
 _NAN = math.nan
 _FULL_NAME: Final = "full name", attrgetter("key")
 _BARE_NAME: Final = "bare name", lambda pod: f"/{pod.name}"
@@ -58,7 +58,7 @@ class _Epoch(msgspec.Struct):
     nodes: snapshot.NodeColumns
     basis: tuple[object, ...]
     """The nodes by row and by name."""
-    metrics: Mapping[str, tuple[SignalSpec, Samples]]
+    metrics: Mapping[str, tuple[MetricSpec, Samples]]
     version: int
     changes: int
     stale_after: float
@@ -157,7 +157,7 @@ class SignalView(msgspec.Struct, frozen=True, eq=False):
         """(N,) the slot of each row's node or of its domain; None: nodes have no values."""
         epoch = self._epoch
         found = epoch.metrics.get(metric)
-        if found is None or not found[0].question.any_label:
+        if found is None or not question_of(found[0]).any_label:
             return None
         spec, samples = found
         if spec.of == NODE:
@@ -166,11 +166,11 @@ class SignalView(msgspec.Struct, frozen=True, eq=False):
             codes = epoch.nodes.text(*snapshot.label_column(DOMAIN_LABELS[spec.of]))
         return samples.slots(epoch.dictionary, codes)
 
-    def _fresh(self, spec: SignalSpec, samples: Samples, slots: Slots) -> snapshot.FloatColumn:
+    def _fresh(self, spec: MetricSpec, samples: Samples, slots: Slots) -> snapshot.FloatColumn:
         found = samples.fresh(slots, self._now - spec.stale_seconds)
         return found if spec.scale == 1.0 else found * spec.scale
 
-    def _named(self, metric: str) -> tuple[SignalSpec, Samples] | None:
+    def _named(self, metric: str) -> tuple[MetricSpec, Samples] | None:
         """A metric that has values by name and its samples; None of any other."""
         found = self._epoch.metrics.get(metric)
         return None if found is None or found[0].of == NODE else found
@@ -184,13 +184,9 @@ class SignalStore:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._specs: dict[str, SignalSpec] = {}
-        self._asked: Sequence[SignalSpec] = ()
+        self._specs: dict[str, MetricSpec] = {}
+        self._asked: Sequence[MetricSpec] = ()
         self._entries: dict[Question, Samples] = {}
-        # Metrics that no policy reads now: a bundle that comes back finds its data.
-        self._retired: TTLCache[Question, Samples] = TTLCache(
-            _RETIRED, _RETIRED_SECONDS, timer=clock.monotonic
-        )
         self._directory = NodeDirectory()
         self._epoch: _Epoch | None = None
         self._changes = 0
@@ -198,52 +194,50 @@ class SignalStore:
 
     # --- configuration and nodes
 
-    def set_specs(self, specs: Iterable[SignalSpec], also: Iterable[SignalSpec] = ()) -> None:
+    def set_specs(self, specs: Iterable[MetricSpec], also: Iterable[MetricSpec] = ()) -> None:
         """Replaces the metrics in use; those whose question stays keep their samples.
 
         `also` are those of rules that may come back: asked for, and read by nobody until then.
         """
-        self._specs = {spec.id: spec for spec in specs}
+        self._specs = {
+            # What is watched is known as it is, however long ago it changed.
+            spec.id: replace(spec, stale_seconds=math.inf) if spec.source == OBJECT else spec
+            for spec in specs
+        }
         self._asked = [*self._specs.values(), *also]
-        wanted = {spec.question for spec in self._asked}
-        for question in [q for q in self._entries if q not in wanted]:
-            gone = self._entries.pop(question)
-            if gone.values.size <= _RETIRED_SLOTS:
-                self._retired[question] = gone
-        for question in wanted - self._entries.keys():
-            kept = self._retired.pop(question, None)
-            self._entries[question] = kept or Samples(question, self._directory)
+        known = self._entries
+        self._entries = {
+            question: known.get(question) or Samples(question, self._directory)
+            for question in dict.fromkeys(question_of(spec) for spec in self._asked)
+        }
         self._changes += 1
 
     def questions(self, source: str = PROMETHEUS) -> Mapping[Question, float]:
         """What a source has to be asked, and how often in seconds."""
         every: dict[Question, float] = {}
         for spec in self._asked:
-            if (question := spec.question).source == source:
+            if (question := question_of(spec)).source == source:
                 every[question] = min(every.get(question, math.inf), spec.every_seconds)
         return every
 
     def names(self, question: Question) -> str:
         """The metrics that a question serves, for logs."""
-        served = {s.name or s.id for s in self._asked if s.question == question}
+        served = {s.name or s.id for s in self._asked if question_of(s) == question}
         return ", ".join(sorted(served))
 
     def nodes_changed(self, old: Node | None, new: Node | None) -> None:
-        """A node came (`old` None), changed, or went (`new` None).
-
-        New nodes are also found by `view`; changes of labels and addresses only here.
-        """
+        """A node came (`old` None), changed, or went (`new` None)."""
         if new is not None:
             self._directory.put(new)
         elif old is not None:
             self._directory.remove(old.metadata.name)
-            for samples in (*self._entries.values(), *self._retired.values()):
+            for samples in self._entries.values():
                 samples.forget(old.metadata.name)
 
     # --- samples
 
     def match(
-        self, question: Question, answer: Sequence[Series], pause: Pause = lambda: None
+        self, question: Question, answer: Iterable[Series], pause: Pause = lambda: None
     ) -> Match:
         """Finds whose each series is; of several for one the largest value counts.
 
@@ -253,12 +247,27 @@ class SignalStore:
         samples = self._entries.get(question) or Samples(question, self._directory)
         return samples.match(answer, pause)
 
+    async def read_in(
+        self, question: Question, read: Callable[[], Iterable[Series]], *, whole: bool = False
+    ) -> None:
+        """Takes in an answer that a thread reads, as often as it takes; see `ingest`."""
+        matched = None
+        while (samples := self._entries.get(question)) and not (matched and samples.holds(matched)):
+            matched = await in_thread(lambda: self.match(question, read(), give_way))
+        self.ingest(question, (), matched, whole=whole)
+
     def ingest(
-        self, question: Question, answer: Sequence[Series], matched: Match | None = None
+        self,
+        question: Question,
+        answer: Iterable[Series],
+        matched: Match | None = None,
+        *,
+        whole: bool = False,
     ) -> None:
         """Takes in an answer: who it does not name keeps the sample until it is stale.
 
         `matched` is what `match` made of it elsewhere; it is made again where that no longer holds.
+        Where the answer is the `whole` truth, who it does not name has no value any more.
         """
         samples = self._entries.get(question)
         if samples is None:
@@ -272,16 +281,8 @@ class SignalStore:
         samples.error = ""
         samples.series = matched.series
         samples.duplicates = matched.duplicates
-        samples.take(matched, self._clock.time())
+        samples.take(matched, self._clock.time(), whole=whole)
         self._changes += 1
-
-    def replace(self, question: Question, answer: Sequence[Series]) -> None:
-        """Takes in all that there is: who the answer does not name has no value any more."""
-        samples = self._entries.get(question)
-        if samples is not None:
-            self._entries[question] = Samples(question, self._directory)
-            self._entries[question].duplicates = samples.duplicates
-            self.ingest(question, answer)
 
     def fail(self, question: Question, error: str) -> bool:
         """A question was not answered: samples stay. True if it had been answered before."""
@@ -297,10 +298,11 @@ class SignalStore:
     def view(self, cache: Cache, now: float) -> SignalView:
         """The columns as of `now`, aligned with the rows of `cache.nodes`."""
         epoch, basis = self._epoch, (cache.nodes, cache.nodes.layout, self._directory.version)
-        if epoch is None or epoch.basis != basis:
-            self._meet(cache.nodes)
-            epoch = self._renew(cache, now)
-        elif epoch.changes != self._changes or now > epoch.stale_after:
+        if (
+            epoch is None
+            or (epoch.basis, epoch.changes) != (basis, self._changes)
+            or now > epoch.stale_after
+        ):
             epoch = self._renew(cache, now)
         return SignalView(epoch, now, epoch.version)
 
@@ -312,24 +314,20 @@ class SignalStore:
             dictionary=cache.dictionary,
             nodes=cache.nodes,
             basis=(cache.nodes, cache.nodes.layout, self._directory.version),
-            metrics={key: (one, self._entries[one.question]) for key, one in self._specs.items()},
+            metrics={
+                key: (one, self._entries[question_of(one)]) for key, one in self._specs.items()
+            },
             version=self._version,
             changes=self._changes,
             stale_after=self._next_stale(now),
         )
         return self._epoch
 
-    def _meet(self, nodes: snapshot.NodeColumns) -> None:
-        """Takes in the nodes that nobody told of."""
-        for row in np.flatnonzero(nodes.present).tolist():
-            if nodes.name(row) not in self._directory.nodes:
-                self._directory.put(nodes.node(row))
-
     def _next_stale(self, now: float) -> float:
         """When the first of the samples that are good now turns stale."""
         soonest = math.inf
         for spec in self._specs.values():
-            times = self._entries[spec.question].times
+            times = self._entries[question_of(spec)].times
             fresh = times[times >= now - spec.stale_seconds]
             if fresh.size:
                 soonest = min(soonest, float(fresh.min()) + spec.stale_seconds)
@@ -342,8 +340,8 @@ class SignalStore:
         now = self._clock.time()
         return tuple(self._status(self._specs[key], now) for key in sorted(self._specs))
 
-    def _status(self, spec: SignalSpec, now: float) -> SignalStatus:
-        samples = self._entries[spec.question]
+    def _status(self, spec: MetricSpec, now: float) -> SignalStatus:
+        samples = self._entries[question_of(spec)]
         known = samples.times[~np.isnan(samples.times)]
         matched = int(known.size)
         if spec.of in DOMAIN_LABELS:

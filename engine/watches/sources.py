@@ -12,9 +12,10 @@ import asyncio
 import logging
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import Any, ClassVar, Final
 
 import msgspec
 from msgspec.structs import force_setattr, replace
@@ -37,10 +38,10 @@ from engine.objects.ondemand import Metadata
 from engine.pods.legible import as_far_as_legible
 from engine.policy.podreads import finished_at
 from engine.queue import SchedulingQueue
-from engine.signals.samples import Match, Pause, Series
-from engine.signals.spec import Question
+from engine.signals.samples import Series
+from engine.signals.spec import OBJECT, Question
 from engine.signals.store import SignalStore
-from engine.tasks import first, give_way, in_thread
+from engine.tasks import tasks
 from engine.text.quantity import parse
 
 _LOG = logging.getLogger(__name__)
@@ -55,8 +56,9 @@ _LEAST_SECONDS: Final = 1.0
 _ASK_AGAIN_SECONDS: Final = 5.0
 _UNAVAILABLE: Final = 503
 _A_STEP: Final = 256
-"""Objects of an answer that are read or freed at a stretch."""
-OBJECT: Final = "object"
+"""Objects of an answer that are freed at a stretch."""
+_PAUSE: Final = 0.05
+"""Between two answers: many objects may change at once."""
 _CORE: Final = ("", "core", "v1")
 SECRETS: Final = frozenset({f"{group}/secrets" for group in _CORE})
 """They are read by no policy."""
@@ -186,110 +188,150 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 @dataclass(eq=False)
-class UsageSource(Source):
-    """What each `node` or each `pod` uses; see `sources.Source`."""
+class Measured(Source):
+    """What gives metrics their samples. A thread reads what is known: that may be much."""
 
-    of: str
     client: KubeClient
     store: SignalStore
     wiring: Wiring
     came: Callable[[], None]
+    source: ClassVar[str]
+    pauses: ClassVar[float]
+    """Between two answers, of the time that one takes."""
+    _fed: set[Question] = field(default_factory=set, init=False)
+    _news: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _told: bool = field(default=False, init=False)
+
+    @abstractmethod
+    async def _read(self) -> None:
+        """Reads from the server until cancelled."""
+
+    @abstractmethod
+    def _answers(self, question: Question) -> bool:
+        """Whether it is one for this source."""
+
+    @abstractmethod
+    def _series(self, question: Question) -> Iterator[Series]:
+        """What is known."""
+
+    @property
+    @abstractmethod
+    def _whole(self) -> bool:
+        """Whether that is all that there was at one time."""
+
+    @property
+    def _questions(self) -> Mapping[Question, float]:
+        """Those of the metrics that are asked for which it answers, and how often in seconds."""
+        questions = self.store.questions(self.source).items()
+        return {one: every for one, every in questions if self._answers(one)}
+
+    async def run(self) -> None:
+        """See `Source`."""
+        async with tasks() as group:
+            group.create_task(self._read())
+            group.create_task(self._tell_news())
+
+    def feed(self) -> None:
+        """See `Source`: metrics that are new are soon given what is known."""
+        if self._questions.keys() - self._fed:
+            self._news.set()
+
+    def _changed(self) -> None:
+        """Something else is known now."""
+        self._fed = set()
+        self._news.set()
+
+    async def _tell_news(self) -> None:
+        while True:
+            await self._news.wait()
+            began = self.wiring.clock.monotonic()
+            if self._whole:
+                self._news.clear()
+                await self._tell()
+                self.came()
+            took = self.wiring.clock.monotonic() - began
+            await self.wiring.sleep(_PAUSE + self.pauses * took)
+
+    async def _tell(self) -> None:
+        fed = self._fed  # another one, if something changes meanwhile
+        fed.intersection_update(self._questions)
+        for question in self._questions.keys() - fed:
+            read = partial(self._series, question)
+            await self.store.read_in(question, read, whole=self.source == OBJECT)
+            fed.add(question)
+        self._told = True
+
+
+@dataclass(eq=False)
+class UsageSource(Measured):
+    """What each `node` or each `pod` uses; see `sources.Source`."""
+
+    of: str
+    source = USAGE
+    pauses = 0.0
 
     def __post_init__(self) -> None:
         self._resource = Resource(Usage, f"/apis/metrics.k8s.io/v1beta1/{self.of}s")
-        self._answered = False
+        self._away = False
         self._error = ""
-        self._found: list[Usage] = []
-        self._fed: set[Question] = set()
-        self._asked = asyncio.Event()
+        self._found: list[Usage] | None = None
 
     def awaited(self) -> str:
         """See `Source`: there once it answered, or said that it is not there."""
-        if self._answered:
+        if self._told or self._away:
             return ""
         what = f"the usage of {self.of}s (metrics.k8s.io)"
         return f"{what}: {self._error}" if self._error else what
 
-    async def run(self) -> None:
-        """See `Source`."""
-        due = 0.0
-        while True:
-            self._asked.clear()
-            if self.wiring.clock.monotonic() >= due:
-                due = self.wiring.clock.monotonic() + await self._ask()
-            if not self._error:
-                await self._read()
-            self.came()
-            await first(self._asked.wait(), self.wiring.sleep(due - self.wiring.clock.monotonic()))
-
-    async def _ask(self) -> float:
-        """Asks once; the seconds after which to ask again."""
-        try:
-            found = [one async for one in each(self.client, self._resource)]
-        except KubeError as error:
-            self._failed(error)
-            return _ASK_AGAIN_SECONDS
-        before, self._found, self._fed, self._error = self._found, found, set(), ""
-        while before:
-            del before[-_A_STEP:]
-            await asyncio.sleep(0)
-        every = self._questions().values()
-        return max(_LEAST_SECONDS, min(every, default=_ASK_AGAIN_SECONDS))
+    @property
+    def _whole(self) -> bool:
+        return self._found is not None and not self._error
 
     async def _read(self) -> None:
-        """Metrics get the last answer, each once. A thread reads it, as there may be thousands."""
-        found, now = self._found, self.wiring.clock.time()
-        for question in self._questions().keys() - self._fed:
-
-            def read(question: Question = question) -> tuple[Sequence[Series], Match]:
-                series = series_of(found, question, now, give_way)
-                return series, self.store.match(question, series, give_way)
-
-            self.store.ingest(question, *await in_thread(read))
-            self._fed.add(question)
-        self._answered = True
-
-    def feed(self) -> None:
-        """See `Source`: metrics that are new are soon given what was answered last."""
-        questions = self._questions().keys()
-        self._fed &= questions
-        if questions - self._fed:
-            self._asked.set()
-
-    def _questions(self) -> Mapping[Question, float]:
-        questions = self.store.questions(USAGE)
-        return {one: every for one, every in questions.items() if one.of == self.of}
+        while True:
+            try:
+                found = [one async for one in each(self.client, self._resource)]
+            except KubeError as error:
+                self._failed(error)
+                wait = _ASK_AGAIN_SECONDS
+            else:
+                before, self._found, self._error = self._found, found, ""
+                self._changed()
+                while before:  # all at once would take long
+                    del before[-_A_STEP:]
+                    await asyncio.sleep(0)
+                every = self._questions.values()
+                wait = max(_LEAST_SECONDS, min(every, default=_ASK_AGAIN_SECONDS))
+            await self.wiring.sleep(wait)
 
     def _failed(self, error: KubeError) -> None:
         # A cluster without the API, or whose metrics server is away, has no values for now.
-        away = isinstance(error, StatusError) and error.code == _UNAVAILABLE
-        self._answered |= away or isinstance(error, NotFound)
+        unavailable = isinstance(error, StatusError) and error.code == _UNAVAILABLE
+        self._away |= unavailable or isinstance(error, NotFound)
         if str(error) != self._error:
             _LOG.warning("the usage of %ss is unknown: %s", self.of, error)
         self._error = str(error)
-        for question in self._questions():
+        for question in self._questions:
             self.store.fail(question, str(error))
+        self.came()
 
+    def _answers(self, question: Question) -> bool:
+        return question.of == self.of
 
-def series_of(
-    found: Sequence[Usage], question: Question, now: float, pause: Pause = lambda: None
-) -> list[Series]:
-    """The samples of `cpu` (cores) or `memory` (bytes); `pause` is called every few hundred."""
-    series = []
-    for number, one in enumerate(found):
-        if not number % _A_STEP:
-            pause()
-        own = [] if one.usage is None else [one.usage]
-        parts = own or [each.usage for each in one.containers or ()]
-        try:
-            amounts = [parse(part.get(question.query, 0)).nano / _NANO for part in parts]
-        except ValueError:
-            continue
-        meta, at = one.metadata, parse_time(one.timestamp)
-        names = (meta.name,) if question.of == "node" else (meta.namespace, meta.name)
-        if amounts:
-            series.append(Series(names, sum(amounts), now if at != at else at))
-    return series
+    def _series(self, question: Question) -> Iterator[Series]:
+        """The samples of `cpu` (cores) or `memory` (bytes)."""
+        now = self.wiring.clock.time()
+        for one in self._found or ():
+            own = [] if one.usage is None else [one.usage]
+            parts = own or [each.usage for each in one.containers or ()]
+            try:
+                amounts = [parse(part.get(question.query, 0)).nano / _NANO for part in parts]
+            except ValueError:
+                continue
+            meta, at = one.metadata, parse_time(one.timestamp)
+            names = (meta.name,) if question.of == "node" else (meta.namespace, meta.name)
+            if amounts:
+                yield Series(names, sum(amounts), now if at != at else at)
 
 
 # ---- metrics from `object`
@@ -350,17 +392,13 @@ class _Moving(Reflector[Any]):
 
 
 @dataclass(eq=False)
-class ObjectSource(Handler[Any], Source):
+class ObjectSource(Handler[Any], Measured):
     """The objects of one kind; see `sources.Source`."""
 
     kind: str
     paths: Collection[str]
-    client: KubeClient
-    store: SignalStore
-    wiring: Wiring
-    came: Callable[[], None]
-    news: bool = field(default=False, init=False)
-    """Whether something has changed since it was fed."""
+    source = OBJECT
+    pauses = 10.0  # one that changes all the time would leave no time for others
 
     def __post_init__(self) -> None:
         group, plural = map(segment, self.kind.partition("/")[::2])
@@ -372,33 +410,29 @@ class ObjectSource(Handler[Any], Source):
     # ---- the source
 
     def awaited(self) -> str:
-        """See `Source`: there once it was listed, or is no kind that the server has."""
+        """See `Source`: there once it was listed and told, or is no kind that the server has."""
         error = self.reflector.last_error
-        if self.reflector.synced.is_set():
+        if self._told:
             return ""
         return f"{self.kind} ({error})" if error else self.kind
 
-    async def run(self) -> None:
-        """See `Source`."""
+    @property
+    def _whole(self) -> bool:  # half a list is not
+        return self.reflector.synced.is_set() and self.reflector.phase is not Phase.LISTING
+
+    async def _read(self) -> None:
         await self.reflector.run()
 
-    @property
-    def whole(self) -> bool:
-        """Whether what is known is all that there was at one time: half a list is not."""
-        return not self.awaited() and self.reflector.phase is not Phase.LISTING
+    def _answers(self, question: Question) -> bool:
+        kind, _, path = question.query.partition("#")
+        return kind == self.kind and path in self.paths
 
-    def feed(self) -> None:
-        """See `Source`: each metric of these fields gets all that there is, once that is known."""
-        if self.awaited():
-            return
-        self.news = False
-        now = self.wiring.clock.time()
-        for question in self.store.questions(OBJECT):
-            kind, _, path = question.query.partition("#")
-            if kind == self.kind and path in self.paths:
-                found = ((_names(one, question), one.numbers[path]) for one in self._known.values())
-                series = [Series(names, value, now) for names, value in found if value is not None]
-                self.store.replace(question, series)
+    def _series(self, question: Question) -> Iterator[Series]:
+        now, path = self.wiring.clock.time(), question.query.partition("#")[2]
+        for one in tuple(self._known.values()):  # they may change meanwhile
+            value = one.numbers[path]
+            if value is not None:
+                yield Series(_names(one, question), value, now)
 
     # ---- the handler of its watch
 
@@ -423,9 +457,6 @@ class ObjectSource(Handler[Any], Source):
     def on_synced(self) -> None:
         """All that there were are told."""
         self._changed()
-
-    def _changed(self) -> None:
-        self.news = True
         self.came()
 
 

@@ -14,7 +14,6 @@ from functools import partial, reduce
 from operator import or_
 from typing import Any, Final
 
-from dsl.plan import MetricSpec
 from engine.cache import Cache
 from engine.cache.otherpods import FINISHED, HEARTBEATS, NOMINATED, QUEUE
 from engine.eventhandlers import ObjectHandler
@@ -27,10 +26,8 @@ from engine.kube.wiring import Wiring
 from engine.objects import Pod
 from engine.policy.bundle import Needs
 from engine.queue import QueuedPod, SchedulingQueue
-from engine.signals.spec import NODE, SignalSpec
 from engine.signals.store import SignalStore
 from engine.watches.sources import (
-    OBJECT,
     SECRETS,
     FinishedHandler,
     Listed,
@@ -43,10 +40,6 @@ from engine.watches.sources import (
 _QUEUE_CHANGED: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.UPDATE_OTHER)
 _PROMISED: Final = ClusterEvent(Resource.NOMINATION, Action.UPDATE_OTHER)
 _MINUTE: Final = 60.0
-_PAUSE: Final = 0.05
-_PAUSES: Final = 10
-"""Between two answers from objects: many may change at once. And of the time that one takes, as it
-is about all objects of a kind: one that changes all the time would leave no time for others."""
 _QUEUE_PAUSE: Final = 1.0
 """Between two events of the queue: pods whose rules look at it would keep each other awake."""
 
@@ -54,24 +47,6 @@ _WAITS: Final = 5.0
 """Who has not asked again for so long waits no longer."""
 
 Start = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
-
-
-def signal_spec(spec: MetricSpec) -> SignalSpec:
-    """What the signals room needs of a metric that a policy reads."""
-    return SignalSpec(
-        id=spec.id,
-        query=spec.query,
-        of=spec.of,
-        # A label of objects that says which node's they are is no label of series, but a key.
-        by=spec.labels or (spec.keys if spec.of == NODE else ()) or None,
-        every_seconds=spec.every_seconds,
-        # What is watched is known as it is, however long ago it changed.
-        stale_seconds=math.inf if spec.source == OBJECT else spec.stale_seconds,
-        default=spec.default,
-        scale=spec.scale,
-        name=spec.name,
-        source=spec.source,
-    )
 
 
 def attend(cache: Cache, queue: SchedulingQueue, to: frozenset[str]) -> None:
@@ -116,7 +91,8 @@ class Watcher:
         self._wanted: dict[str, tuple[Needs, float]] = {}
         self._promises = 0
         self._minute = 0.0
-        self._fed_at = self._told_at = -math.inf
+        self._told_at = -math.inf
+        self._given = self.client, self.signals, self.wiring, self.came
         self._least = self._complete = self.sharing.kept
         """What of pods on nodes is kept whatever policies read, and what is known of all."""
         self.cache.other_pods.on_news = self.work
@@ -180,12 +156,10 @@ class Watcher:
         for phase in ("Succeeded", "Failed") if FINISHED in needs.attended else ():
             yield phase, partial(self._finished, phase)
         for of in sorted(needs.usage):
-            made = partial(UsageSource, of, self.client, self.signals, self.wiring)
-            yield ("usage", of), partial(made, came=self.came)
+            yield ("usage", of), partial(UsageSource, *self._given, of)
         for name in sorted({field.kind for field in needs.fields} - SECRETS):
             paths = frozenset(field.path for field in needs.fields if field.kind == name)
-            found = partial(ObjectSource, name, paths, self.client, self.signals, self.wiring)
-            yield (name, paths), partial(found, came=self.work)
+            yield (name, paths), partial(ObjectSource, *self._given, name, paths)
         lacking = needs.of_pods - self._complete
         if lacking:
             yield ("pods", lacking), partial(self._parts, lacking)
@@ -229,7 +203,7 @@ class Watcher:
             return 0.0
         if self.cache.other_pods.touched:
             return self._told_at + _QUEUE_PAUSE
-        return self._fed_at + _PAUSE if any(True for _ in self._news()) else None
+        return None
 
     def step(self, deadline: float) -> bool:  # noqa: ARG002 - it takes no time
         """See `scheduler.Background`: tells the queue of itself, and of promises."""
@@ -246,18 +220,9 @@ class Watcher:
         if FINISHED in others.attends and minute != self._minute:
             self._minute = minute
             self.cache.expire(self.wiring.clock.time())
-        for source in self._news() if now >= self._fed_at + _PAUSE else ():
-            source.feed()
-            self.came()
-            self._fed_at = now + _PAUSES * (self.wiring.clock.monotonic() - now)
         return False
 
     @property
     def _promised(self) -> bool:
         cache = self.cache
         return NOMINATED in cache.other_pods.attends and cache.nominations.version != self._promises
-
-    def _news(self) -> Iterator[ObjectSource]:
-        sources = (one for one, _ in self._running.values() if isinstance(one, ObjectSource))
-        # Half a list would be taken for all that there is.
-        return (one for one in sources if one.news and one.whole)

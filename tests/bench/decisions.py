@@ -30,7 +30,6 @@ from engine.policy.world import Worlds
 from engine.signals.samples import Series
 from engine.signals.spec import Question
 from engine.signals.store import SignalStore
-from engine.watches.watcher import signal_spec
 from tests.bench.measure import Measurement, quantile, resident_mib
 from tests.builders import Cache, default_plugins, make_node, make_pod
 
@@ -115,7 +114,7 @@ class Metric:
         self._chance = random.Random(7)
         self._names = [node.metadata.name for node in nodes]
         self.store = SignalStore(clock)
-        self.store.set_specs([signal_spec(spec) for spec in bundle.metrics])
+        self.store.set_specs(bundle.metrics)
         for node in nodes:
             self.store.nodes_changed(None, node)
         self._questions: list[Question] = list(self.store.questions())

@@ -30,8 +30,6 @@ from engine.kube.wiring import Wiring
 from engine.queue import SubQueue
 from engine.telemetry import (
     ATTEMPTS,
-    REQUEST_SECONDS,
-    REQUESTS,
     RULE_REJECTIONS,
     SHADOW_OUTCOMES,
     Count,
@@ -640,23 +638,6 @@ async def test_a_server_that_is_away_is_told_once_and_not_for_each_kind(caplog, 
     assert told == ["the API server: cannot reach http://127.0.0.1:1: connection refused"]
 
 
-async def test_what_was_asked_before_there_was_a_scheduler_is_counted():
-    async with embedded(nodes=1) as cluster:
-        session = await Session.from_kubeconfig(cluster.kubeconfig())
-        await session.request("OPTIONS", "/version")
-        app, stop = App(RunOptions(settings_of(cluster)), clock=SystemClock()), asyncio.Event()
-        connecting = asyncio.get_running_loop().create_future()
-        connecting.set_result(session)
-        running = asyncio.create_task(app.run(stop, connecting))
-        while session.telemetry is not app.telemetry:  # noqa: ASYNC110 - nothing tells
-            await asyncio.sleep(0.01)
-        stop.set()
-        await running
-        for metric in (REQUESTS, REQUEST_SECONDS):
-            counted = dict(app.telemetry.families())[metric]
-            assert sum("OPTIONS" in labels for labels in counted) == 1
-
-
 async def test_without_prometheus_the_other_rules_decide(caplog):
     async with embedded() as cluster:
         settings = settings_of(prometheus={"url": "http://127.0.0.1:9"})
@@ -823,7 +804,7 @@ async def test_cache_and_queue_are_compared_with_the_server():
         berth.pod("stuck", resources={"requests": {"cpu": "900"}})
         await berth.until(lambda: berth.app.queue.counts()[SubQueue.UNSCHEDULABLE] == 1)
         await berth.until(lambda: not berth.app.cache.assumed_pods)
-        session = await Session.from_kubeconfig(cluster.kubeconfig())
+        session = await Session.connect(cluster.kubeconfig())
 
         async def sleep(_):
             await asyncio.sleep(0.05)

@@ -288,7 +288,7 @@ async def test_a_node_that_was_taken_meanwhile_is_not_taken_twice():
     assert "1 Insufficient cpu" in made.edge.conditions[0][2]
 
 
-async def test_a_node_that_came_meanwhile_is_asked_about_before_it_is_taken():
+async def test_a_node_that_came_meanwhile_is_asked_about_the_next_time_before_it_is_taken():
     made = None
 
     def answer(asked):
@@ -301,6 +301,14 @@ async def test_a_node_that_came_meanwhile_is_asked_about_before_it_is_taken():
     async with FakeExtender(filter=answer) as fake:
         made = world(document(fake.url, filterVerb="filter"), nodes=("n1",))
         made.comes()
+
+        def told():
+            made.scheduler.work()
+            return made.edge.conditions
+
+        await until_io(told)
+        assert NOT_ASKED in made.edge.conditions[0][2]
+        made.clock.advance(1.0)
         await settle(made, lambda: made.edge.binds)
     assert made.edge.binds == [("p", "n4")]
     assert [asked["NodeNames"] for _, asked in fake.asked] == [["n1"], ["n4"]]

@@ -32,7 +32,6 @@ from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.signals.samples import Series
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab
-from engine.watches.watcher import signal_spec
 from tests.builders import changed, make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.policy.builders import NOW, compiler
@@ -71,11 +70,15 @@ class Recording:
         made = compile_at_once(compiler(), files, compile_settings(self.settings.berth))
         assert isinstance(made, Bundle), made.text
         self.bundle = made
-        self.store.set_specs([signal_spec(spec) for spec in made.metrics])
+        self.store.set_specs(made.metrics)
         recorded = {"settings": self.settings.model_dump_json()}
         self.recorder.rules(made.hash, made.files, recorded)
         [self.framework] = FRAMEWORKS_OF(made.files, recorded)
         assert self.framework.bundle == made.hash
+
+    def node(self, node):
+        self.cache.add_node(node)
+        self.store.nodes_changed(None, node)
 
     def sample(self, values, age=0.0):
         time = self.clock.time() - age
@@ -107,7 +110,7 @@ def recorded():
     """A bit of everything."""
     recording = Recording(timeZone="Europe/Berlin", seed=3)
     for name, test in (("n1", "test"), ("n2", "test"), ("n3", "other")):
-        recording.cache.add_node(make_node(name, cpu="4", labels={"test": test}))
+        recording.node(make_node(name, cpu="4", labels={"test": test}))
     recording.rules(FILES)
     first = recording.pod()
     recording.sample({"n1": 5.0, "n2": 50.0, "n3": 0.0})
@@ -127,7 +130,7 @@ def recorded():
     recording.clock.advance(200.0)  # the samples are stale now
     recording.pod("redis")
     recording.rules(OTHER)
-    recording.cache.add_node(make_node("n3", cpu="64"))
+    recording.node(make_node("n3", cpu="64"))
     recording.cache.add_pod(make_pod("theirs", cpu="3", node="n3"), "n3")
     recording.pod("redis")
     recording.cache.remove_pod("uid-default-theirs")
@@ -155,7 +158,7 @@ def test_decisions_come_out_the_same(tmp_path):
 def test_what_extenders_said_is_part_of_a_journal(tmp_path):
     recording = Recording()
     for name in ("n1", "n2", "n3"):
-        recording.cache.add_node(make_node(name, cpu="1"))
+        recording.node(make_node(name, cpu="1"))
     recording.cache.add_pod(make_pod("low", cpu="1", node="n2", priority=-1), "n2")
     recording.rules(OTHER)
     both = ["n1", "n3"]
@@ -177,7 +180,7 @@ def test_what_extenders_said_is_part_of_a_journal(tmp_path):
 def test_who_is_being_evicted_is_part_of_a_journal(tmp_path):
     recording = Recording()
     recording.rules({"q.policy": "quota: by pod.namespace elastic\n"})
-    recording.cache.add_node(make_node("n1", cpu="8"))
+    recording.node(make_node("n1", cpu="8"))
     for namespace in ("a", "b"):
         meta, spec = {"name": "q", "namespace": namespace}, {"min": {"cpu": 1}, "max": {"cpu": 2}}
         own = from_builtins(ElasticQuota, {"metadata": meta, "spec": spec})
@@ -245,7 +248,7 @@ def in_zone(name, zone):
 def test_decisions_by_metrics_of_zones_come_out_the_same(tmp_path):
     recording = Recording()
     for name, zone in (("n1", "z1"), ("n2", "z1"), ("n3", "z2")):
-        recording.cache.add_node(in_zone(name, zone))
+        recording.node(in_zone(name, zone))
     recording.rules(
         {
             "green.policy": 'metric carbon = promql "q" by zone stale 5m\n'
@@ -258,8 +261,7 @@ def test_decisions_by_metrics_of_zones_come_out_the_same(tmp_path):
         recording.pod()
         recording.clock.advance(20.0)
     for zone in ("z2", "z9"):
-        recording.cache.add_node(in_zone("n1", zone))
-        recording.store.nodes_changed(None, in_zone("n1", zone))
+        recording.node(in_zone("n1", zone))
         recording.pod()
     chosen = [one.node for one in recording.decisions]
     assert chosen[2] == "n3"
@@ -272,7 +274,7 @@ def test_decisions_by_metrics_of_zones_come_out_the_same(tmp_path):
 
 def test_promises_and_victims_come_out_the_same(tmp_path):
     recording = Recording()
-    recording.cache.add_node(make_node("n1", cpu="2"))
+    recording.node(make_node("n1", cpu="2"))
     recording.rules({"any.policy": "score: 50\n"})
     low = make_pod("low", cpu="2", node="n1")
     recording.cache.add_pod(low, "n1")
@@ -293,7 +295,7 @@ def test_promises_and_victims_come_out_the_same(tmp_path):
 def test_decisions_by_metrics_of_the_cluster_come_out_the_same(tmp_path):
     recording = Recording()
     for name in ("n1", "n2"):
-        recording.cache.add_node(make_node(name, labels={"kind": name}))
+        recording.node(make_node(name, labels={"kind": name}))
     recording.rules(
         {
             "spot.policy": 'metric price = promql "q" by cluster unit percent stale 1m\n'
@@ -319,7 +321,7 @@ def test_decisions_by_metrics_of_the_cluster_come_out_the_same(tmp_path):
 
 def test_a_pod_that_is_forgotten_after_it_was_confirmed_stays(tmp_path):
     recording = Recording()
-    recording.cache.add_node(make_node("n1", cpu="2"))
+    recording.node(make_node("n1", cpu="2"))
     recording.rules({"any.policy": "score: 50\n"})
     first = recording.pod(cpu="2")
     recording.cache.add_pod(make_pod("web-0", cpu="2", node="n1"), "n1")
@@ -360,7 +362,7 @@ def test_any_history_is_made_again(tmp_path_factory, history):
             case ("pod", name, cpu):
                 recording.pod(name, cpu)
             case ("node", number, test):
-                recording.cache.add_node(make_node(f"n{number}", labels={"test": test}))
+                recording.node(make_node(f"n{number}", labels={"test": test}))
             case ("gone", number):
                 recording.cache.remove_node(f"n{number}")
             case ("sample", values, age):

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from engine import channels
-from engine.cli import run
+from engine.app import App, RunOptions
 from engine.cli.loop import run_in_loop
+from engine.clock import SystemClock
 from engine.configuration.settings import Settings
 from tests.engine.kube.test_session_and_writer import kubeconfig
 
@@ -87,13 +88,12 @@ def test_who_is_told_while_the_server_is_not_even_connected_waits_for_no_connect
 
     async def started_and_told(server):
         stop = asyncio.Event()
-        flags = {"kubeconfig": kubeconfig(server), "context": None}
-        connecting = asyncio.create_task(run._connected(Settings(), flags, stop))
-        await asyncio.wait({connecting}, timeout=0.1)
+        app = App(RunOptions(Settings(), kubeconfig(server)), clock=SystemClock())
+        running = asyncio.create_task(app.run(stop))
+        await asyncio.wait({running}, timeout=0.5)
         stop.set()
         async with asyncio.timeout(60):
-            session = await connecting
-        await session.close()
+            await running
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         run_in_loop(started_and_told(f"https://127.0.0.1:{silent.getsockname()[1]}"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import os
 import re
@@ -25,7 +24,7 @@ from kubernetes.aio.config import incluster_config
 from engine.clock import ManualClock
 from engine.framework.edge import Binder, BindOutcome, EffectWriter, PodStatusWriter
 from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable
-from engine.kube import credentials, resources
+from engine.kube import credentials
 from engine.kube.errors import (
     Expired,
     Fenced,
@@ -36,8 +35,6 @@ from engine.kube.errors import (
     Unreachable,
 )
 from engine.kube.gate import Gate, Priority
-from engine.kube.listing import ask_ahead
-from engine.kube.reflector import Handler, Reflector
 from engine.kube.session import Session
 from engine.kube.wiring import Wiring
 from engine.kube.writer import KubeBinder, KubeEffectWriter, KubePodStatusWriter
@@ -167,7 +164,7 @@ def through(proxy: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def session_by(config: dict[str, Any]) -> AsyncIterator[Session]:
-    session = await Session.from_kubeconfig(config)
+    session = await Session.connect(config)
     try:
         yield session
     finally:
@@ -349,50 +346,6 @@ async def test_a_connection_at_rest_holds_no_answer():
     assert count == own + argument
 
 
-async def test_what_was_asked_ahead_is_asked_once_and_answers_the_first_who_asks():
-    came = asyncio.Event()
-
-    async def query(request: web.Request) -> web.StreamResponse:
-        came.set()
-        return web.Response(text=request.query_string)
-
-    async with serving(query) as script, session_to(script) as session:
-        await session.ask_ahead("/api/v1/pods", {"limit": "5"}, 30.0)
-        await came.wait()
-        for limit in "655":
-            answer = await session.request("GET", "/api/v1/pods", params={"limit": limit})
-            assert answer.body == f"limit={limit}".encode()
-        assert len(script.asked) == 3
-
-
-class Ignored(Handler[Any]):
-    """Nobody looks."""
-
-
-async def test_what_is_asked_ahead_of_a_resource_is_the_first_that_its_reflector_asks():
-    empty = reply(200, b'{"metadata":{"resourceVersion":"7"},"items":[]}')
-    async with serving(empty) as script, session_to(script) as session:
-        for resource in (resources.pods(), resources.NODES):
-            await ask_ahead(session, resource)
-            reflector = Reflector(session, resource, Ignored(), wiring())
-            running = asyncio.create_task(reflector.run())
-            await reflector.synced.wait()
-            running.cancel()
-    lists = [path for _, path, *_ in script.asked if "watch=" not in path]
-    assert len(lists) == 2
-
-
-async def test_why_nothing_was_answered_is_for_who_asks_and_no_traceback_for_who_does_not(caplog):
-    async with session_by(kubeconfig("http://127.0.0.1:1")) as session:
-        for path in ("/a", "/b"):
-            await session.ask_ahead(path, {}, 30.0)
-        with pytest.raises(Unreachable):
-            await session.request("GET", "/a", params={})
-        await asyncio.sleep(0.05)
-    gc.collect()
-    assert not caplog.records
-
-
 async def test_a_binding_on_the_wire():
     _, _, script = await bound_by(reply(201))
     method, path, body, headers = script.asked[0]
@@ -409,7 +362,7 @@ async def test_a_binding_on_the_wire():
 
 async def test_a_refused_connection_is_surely_not_bound_and_cannot_be_asked():
     async with serving(reply(201)) as script:
-        session = await Session.from_kubeconfig(kubeconfig(f"http://127.0.0.1:{script.port}"))
+        session = await Session.connect(kubeconfig(f"http://127.0.0.1:{script.port}"))
     wires = wiring()
     binder = KubeBinder(Gate(session, wires))
     outcome, text = await binder.bind(BIND)
@@ -846,7 +799,7 @@ class TestConfiguration:
             (tmp_path / "empty").touch()
             for without in ("gone", str(tmp_path / "empty")):
                 config["users"][0]["user"] |= {"tokenFile": without, "token": "new"}
-                async with await Session.from_kubeconfig(config) as session:
+                async with await Session.connect(config) as session:
                     assert (await session.request("GET", "/x")).status == 200
 
     @pytest.mark.parametrize(
@@ -892,7 +845,7 @@ class TestConfiguration:
             user = {"client-certificate": str(shown), "client-key": str(key)}
             config = kubeconfig(f"https://127.0.0.1:{script.port}", **user)
             config["clusters"][0]["cluster"]["certificate-authority"] = str(trusted)
-            session = await Session.from_kubeconfig(config, clock=clock)
+            session = await Session.connect(config, clock=clock)
             with pytest.raises(Unreachable, match="cannot be trusted"):
                 await session.request("GET", "/x")
             clock.advance(5.0)
@@ -930,7 +883,7 @@ class TestConfiguration:
         async with serving(answer, tls=authority.tls()) as script:
             config = kubeconfig(f"https://127.0.0.1:{script.port}")
             config["clusters"][0]["cluster"]["certificate-authority"] = str(trusted)
-            session = await Session.from_kubeconfig(config)
+            session = await Session.connect(config)
             await asyncio.gather(*[session.request("GET", "/x") for _ in range(2)])
             trusted.unlink()
             with pytest.raises(Timeout):
@@ -966,7 +919,7 @@ class TestConfiguration:
         env = [{"name": "PIDS", "value": str(pids)}]
         run = {"apiVersion": "v1", "command": "sh", "args": ["-c", script], "env": env}
         with pytest.raises(KubeconfigError) as caught:
-            await Session.from_kubeconfig(kubeconfig("http://h", exec=run))
+            await Session.connect(kubeconfig("http://h", exec=run))
         assert str(caught.value).startswith("kubeconfig: exec sh: ")
         assert said in str(caught.value)
         assert "\n" not in str(caught.value)
@@ -998,7 +951,7 @@ class TestConfiguration:
                 config = kubeconfig(f"http://127.0.0.1:{server.port}", token=token)
                 file.write_text(yaml.safe_dump(config))
                 if token == "of-this":
-                    session = await Session.from_kubeconfig(file)
+                    session = await Session.connect(file)
             await session.request("GET", "/x")
             await session.close()
         assert set(told) == {"Bearer of-this"}
@@ -1013,7 +966,7 @@ class TestConfiguration:
         program.chmod(0o700)
         run = {"apiVersion": "v1", "command": command.format(tmp_path)}
         config.write_text(yaml.safe_dump(kubeconfig("http://h", exec=run)))
-        await (await Session.from_kubeconfig(str(config))).close()
+        await (await Session.connect(str(config))).close()
 
     async def test_a_program_that_asks_is_told_of_the_cluster(self, tmp_path: Path):
         script = """
@@ -1035,7 +988,7 @@ class TestConfiguration:
                     {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}},
                 ],
             }
-            await (await Session.from_kubeconfig(config)).close()
+            await (await Session.connect(config)).close()
             return json.loads(told.read_text())["spec"]
 
         assert await spec() == {"interactive": False}
@@ -1116,7 +1069,7 @@ class TestConfiguration:
         monkeypatch.setenv("no_proxy", but)
         if isinstance(taken, type):
             with pytest.raises(taken, match=r"https_proxy: .* is not an http or") as told:
-                await Session.from_kubeconfig(kubeconfig(server))
+                await Session.connect(kubeconfig(server))
             assert "pw" not in str(told.value)
         else:
             async with session_by(kubeconfig(server)) as session:
@@ -1265,9 +1218,10 @@ class TestConfiguration:
         with pytest.raises(KubeconfigError, match="kubeconfig: Could not determine home directory"):
             await Session.connect()
 
-    async def test_no_service_account(self):
+    async def test_no_service_account(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
         with pytest.raises(KubeconfigError, match="service account"):
-            await Session.in_cluster()
+            await Session.connect()
 
     @pytest.fixture
     def account(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -1340,7 +1294,7 @@ class TestConfiguration:
     async def test_a_context_without_a_user_is_nobodys(self):
         config = kubeconfig("https://127.0.0.1:1")
         del config["contexts"][0]["context"]["user"]
-        await (await Session.from_kubeconfig(config)).close()
+        await (await Session.connect(config)).close()
 
 
 @pytest.fixture(autouse=True)
@@ -1369,7 +1323,7 @@ async def test_what_the_account_may_not_do_is_counted_and_told_if_it_lasts():
     terminating = refusal(403, 'pods "p" is forbidden: namespace d is being terminated')
     async with serving(terminating) as script:
         config = kubeconfig(f"http://127.0.0.1:{script.port}")
-        async with await Session.from_kubeconfig(config, clock=clock) as session:
+        async with await Session.connect(config, clock=clock) as session:
 
             async def asked(answer: Answer) -> list[str]:
                 script.answers = [answer]

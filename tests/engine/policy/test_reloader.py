@@ -22,8 +22,8 @@ from engine.policy.sources import (
     policies_in,
     source_of,
 )
-from engine.signals.spec import SignalSpec
-from engine.watches.watcher import signal_spec
+from engine.signals.spec import question_of
+from tests.builders import make_metric
 from tests.engine.policy.builders import compiled, compiler
 
 GOOD = {"a.policy": "filter: node.label test=test\n"}
@@ -326,9 +326,9 @@ def test_metrics_of_the_configuration_are_of_any_level():
     levels = {"a": "zone", "b": "cluster", "c": "namespace, workload", "d": "cloud_region"}
     metrics = {name: {"promql": name, "by": by} for name, by in levels.items()}
     bundle = compiled({"a.policy": "score: a + b + c + d missing 0\n"}, metrics=metrics)
-    specs = {one.name: signal_spec(one) for one in bundle.metrics}
-    assert {name: (one.of, one.question.by) for name, one in specs.items()} == {
-        "a": ("zone", SignalSpec("", "", of="zone").question.by),
+    specs = {one.name: one for one in bundle.metrics}
+    assert {name: (one.of, question_of(one).by) for name, one in specs.items()} == {
+        "a": ("zone", question_of(make_metric("", "", of="zone")).by),
         "b": ("cluster", ()),
         "c": ("workload", ("namespace", "workload")),
         "d": ("region", ("cloud_region",)),

@@ -84,10 +84,12 @@ def test_what_happens_to_a_pod_in_numbers():
     profile = queued.pod.pod.spec.scheduler_name
     assert telemetry.value(ATTEMPTS, "scheduled", profile) == 1
     assert telemetry.value(SLI_SECONDS, "15+") == 1
-    reasons = {"x is false (home.policy:3)": 2, "y is (home.policy:3)": 1, "Insufficient cpu": 4}
+    reasons = {"x is false (home.policy:3)": 2, "y is (home.policy:3)": 1, "Insufficient cpu": 4,
+               "an extender's (x.go:12)": 1}  # fmt: skip
     decision = Decision(queued.pod, 1, "", 7, fit_error=FitError(7, reasons))
     measures.decided(Placed(decision, None, 0.001))
     assert telemetry.value(RULE_REJECTIONS, "home.policy", "3") == 1, "once for an attempt"
+    assert dict(telemetry.families())[RULE_REJECTIONS] == {("home.policy", "3"): 1.0}
     telemetry.add(Count.PODS_EVICTED, 2)
     lines = exposition(telemetry.families()).splitlines()
     assert "berth_pods_evicted_total 2" in lines

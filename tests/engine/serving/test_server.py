@@ -386,54 +386,21 @@ async def test_a_call_answers_a_body_of_bounded_size():
         assert await ask("/small", b"", "GET") == (405, b"only POST is allowed")
 
 
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "before they are secure"])
 @pytest.mark.parametrize("run", [asyncio.run, run_in_loop], ids=["asyncio", "libuv"])
-def test_of_connections_the_one_that_was_idle_longest_gives_way_and_none_that_asks(run):
+def test_of_too_many_connections_the_oldest_gives_way(run, plain):
     async def main():
-        asking, go = asyncio.Event(), asyncio.Event()
-
-        async def slowly(_body):
-            asking.set()
-            await go.wait()
-            return b"done"
-
-        site = Site({"livez": (PING,)}, calls={"/call": Call(slowly, 9)})
-        options = ServerOptions("127.0.0.1", 0, always_allowed=("/*",), plain=True)
-        server = Server(options, site, ManualClock(), host="here")
-        async with server.running():
-            there = [
-                await asyncio.open_connection("127.0.0.1", server.port)
-                for _ in range(MOST_CONNECTIONS)
-            ]
-
-            def ask(number, what):
-                there[number][1].write(f"{what} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-                return there[number][0].readline()
-
-            called = ask(0, "POST /call")
-            await asking.wait()
-            there.append(await asyncio.open_connection("127.0.0.1", server.port))
-            assert await there[1][0].read() == b""
-            for number in (2, MOST_CONNECTIONS):
-                assert b"200 OK" in await ask(number, "GET /livez")
-            go.set()
-            assert b"200 OK" in await called
-            for _, writer in there:
-                writer.close()
-
-    run(main())
-
-
-@pytest.mark.parametrize("run", [asyncio.run, run_in_loop], ids=["asyncio", "libuv"])
-def test_connections_count_before_they_are_secure(run):
-    async def main():
-        options = ServerOptions("127.0.0.1", 0, CertificateFiles(maker=SelfMade()))
-        server = Server(options, Site(), ManualClock(), host="here")
+        options = ServerOptions("127.0.0.1", 0, CertificateFiles(maker=SelfMade()), plain=plain)
+        server = Server(options, Site({"livez": (PING,)}), ManualClock(), host="here")
         async with server.running():
             there = [
                 await asyncio.open_connection("127.0.0.1", server.port)
                 for _ in range(MOST_CONNECTIONS + 1)
             ]
             assert await there[0][0].read() == b""
+            for reader, writer in (there[1], there[-1]) if plain else ():
+                writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert b"200 OK" in await reader.readline()
             for _, writer in there:
                 writer.close()
 

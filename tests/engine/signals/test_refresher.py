@@ -25,10 +25,9 @@ from engine.clock import ManualClock
 from engine.configuration.berth import PrometheusSection
 from engine.objects import Node, ObjectMeta
 from engine.signals.prometheus import PrometheusRefresher
-from engine.signals.spec import SignalSpec
 from engine.signals.store import SignalStore
 from engine.telemetry import Count, Telemetry
-from tests.builders import Cache
+from tests.builders import Cache, make_metric
 from tests.cluster.certificates import Authority
 from tests.engine.loopback import listening
 
@@ -93,10 +92,11 @@ class Bench:
     came: int = 0
 
     def __post_init__(self) -> None:
-        self.cache = Cache()
+        self.cache, self.store = Cache(), SignalStore(self.clock)
         for name in ("a", "b"):
-            self.cache.add_node(Node(metadata=ObjectMeta(name=name)))
-        self.store = SignalStore(self.clock)
+            one = Node(metadata=ObjectMeta(name=name))
+            self.cache.add_node(one)
+            self.store.nodes_changed(None, one)
 
     def refresher(self, **section: Any) -> PrometheusRefresher:
         def came() -> None:
@@ -133,7 +133,7 @@ async def serving(*answers: Answer, tls: ssl.SSLContext | None = None) -> AsyncI
         yield bench
 
 
-SPEC = SignalSpec("m", 'rate(x{device="eth0"}[5m])')
+SPEC = make_metric("m", 'rate(x{device="eth0"}[5m])')
 
 
 async def test_one_question_for_all_nodes_when_it_is_due():
@@ -220,7 +220,7 @@ async def test_a_server_that_does_not_answer_is_asked_once_for_all(
 ):
     async with serving(answer) as bench:
         bench.store.set_specs(
-            [SPEC, SignalSpec("n", "other"), SignalSpec("o", "third", name="third one")]
+            [SPEC, make_metric("n", "other"), make_metric("o", "third", name="third one")]
         )
         short = answer in (hang, drip)
         refresher = bench.refresher(timeout_seconds=0.04 if short else 5.0)
@@ -281,15 +281,15 @@ import asyncio, socket
 from engine.clock import SystemClock
 from engine.configuration.berth import PrometheusSection
 from engine.signals.prometheus import PrometheusRefresher
-from engine.signals.spec import SignalSpec
 from engine.signals.store import SignalStore
 from engine.telemetry import Telemetry
+from tests.builders import make_metric
 
 async def main():
     server = socket.create_server(("127.0.0.1", 0))
     clock = SystemClock()
     store = SignalStore(clock)
-    store.set_specs([SignalSpec("m", "x")])
+    store.set_specs([make_metric("m", "x")])
     url = f"http://127.0.0.1:{server.getsockname()[1]}"
     section = PrometheusSection(url=url, timeout_seconds=60.0)
     task = asyncio.create_task(
@@ -436,7 +436,7 @@ async def test_a_metric_that_is_no_longer_read_is_no_longer_asked():
 
 
 async def test_one_value_of_the_cluster():
-    spec = SignalSpec("m", "sum(x)", of="cluster")
+    spec = make_metric("m", "sum(x)", of="cluster")
     answers = [
         success({"resultType": "vector", "result": [{"metric": {}, "value": [NOW, "4"]}]}),
         vector(a=1, b=2),

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsl.plan import DOMAINS
+from dsl.plan import DOMAINS, MetricSpec
 from dsl.schema import WELL_KNOWN_LABELS
 from engine.clock import ManualClock
 from engine.framework.snapshot import Dictionary, Signals
 from engine.objects import Node, NodeAddress, NodeStatus, ObjectMeta
 from engine.signals.samples import NodeDirectory, Series, without_port
-from engine.signals.spec import DOMAIN_LABELS, SignalSpec
+from engine.signals.spec import DOMAIN_LABELS, question_of
 from engine.signals.store import SignalStore
-from tests.builders import Cache, make_pod
+from tests.builders import Cache, make_metric, make_pod
 from tests.effort import examples
 
 
@@ -38,13 +38,14 @@ class Bench:
     def put(self, *nodes: Node) -> None:
         for each in nodes:
             self.cache.add_node(each)
+            self.store.nodes_changed(None, each)
 
-    def samples(self, spec: SignalSpec, **values: float) -> None:
+    def samples(self, spec: MetricSpec, **values: float) -> None:
         now = self.clock.time()
         self.series(spec, *(Series((name,), value, now) for name, value in values.items()))
 
-    def series(self, spec: SignalSpec, *series: Series) -> None:
-        self.store.ingest(spec.question, series)
+    def series(self, spec: MetricSpec, *series: Series) -> None:
+        self.store.ingest(question_of(spec), series)
 
     def view(self) -> Signals:
         return self.store.view(self.cache, self.clock.time())
@@ -78,7 +79,7 @@ def bench() -> Bench:
     return Bench(clock, Cache(), SignalStore(clock))
 
 
-SPEC = SignalSpec("m", "q")
+SPEC = make_metric("m", "q")
 NOW = ManualClock().time()
 
 
@@ -109,7 +110,6 @@ def test_an_address_is_of_the_node_that_came_last_and_of_the_one_that_stays(
     bench.store.set_specs([SPEC])
     for one in (old, new):
         bench.put(one)
-        bench.store.nodes_changed(None, one)
     bench.samples(SPEC, **{"10.0.0.1:9100": 1})
     assert bench.read() == {"new": 1}
     bench.store.nodes_changed(old if gone == "old" else new, None)
@@ -178,7 +178,7 @@ def test_the_largest_of_several_series_is_used_and_told_once(
 
 
 def test_stale_samples_are_missing_and_their_age_still_shows(bench: Bench) -> None:
-    spec = SignalSpec("m", "q", stale_seconds=60.0)
+    spec = make_metric("m", "q", stale_seconds=60.0)
     bench.put(node("a"), node("b"))
     bench.store.set_specs([spec])
     bench.view()
@@ -200,7 +200,7 @@ def test_stale_samples_are_missing_and_their_age_still_shows(bench: Bench) -> No
 
 
 def test_a_metric_is_missing_by_its_own_time(bench: Bench) -> None:
-    hourly = SignalSpec("hourly", "r", every_seconds=3600.0, stale_seconds=7200.0)
+    hourly = make_metric("hourly", "r", every_seconds=3600.0, stale_seconds=7200.0)
     bench.put(node("a"))
     bench.store.set_specs([SPEC, hourly])
     bench.view()
@@ -224,7 +224,7 @@ def test_a_metric_is_missing_by_its_own_time(bench: Bench) -> None:
 
 
 def test_default_and_scale(bench: Bench) -> None:
-    spec = SignalSpec("m", "q", default=5.0, scale=0.01)
+    spec = make_metric("m", "q", default=5.0, scale=0.01)
     bench.put(node("a"), node("b"))
     bench.store.set_specs([spec])
     bench.samples(spec, a=50)
@@ -238,19 +238,15 @@ def test_a_reload_keeps_what_is_still_asked_for(bench: Bench) -> None:
     bench.put(node("a"))
     bench.store.set_specs([SPEC])
     bench.samples(SPEC, a=1)
-    bench.store.set_specs([SignalSpec("n", "q", stale_seconds=5), SignalSpec("o", "other")])
+    bench.store.set_specs([make_metric("n", "q", stale_seconds=5), make_metric("o", "other")])
     assert bench.read("n") == {"a": 1}
     assert bench.read("o") == bench.read("m") == {}
-    # The old bundle comes back: its data is still there.
-    bench.store.set_specs([SignalSpec("o", "other")])
-    bench.store.set_specs([SPEC])
-    assert bench.read() == {"a": 1}
 
 
 def test_what_may_come_back_is_asked_for_and_not_in_use(bench: Bench) -> None:
     bench.put(node("a"))
-    bench.store.set_specs([SignalSpec("o", "other")], also=[SPEC])
-    assert SPEC.question in bench.store.questions()
+    bench.store.set_specs([make_metric("o", "other")], also=[SPEC])
+    assert question_of(SPEC) in bench.store.questions()
     bench.samples(SPEC, a=1)
     assert bench.read() == {}
     assert [one.id for one in bench.store.status()] == ["o"]
@@ -259,13 +255,13 @@ def test_what_may_come_back_is_asked_for_and_not_in_use(bench: Bench) -> None:
 
 
 def test_one_question_serves_equal_metrics_at_the_quicker_pace(bench: Bench) -> None:
-    other = SignalSpec("n", "q", every_seconds=5)
-    bench.store.set_specs([SPEC, other, SignalSpec("o", "q", by=("host",))])
+    other = make_metric("n", "q", every_seconds=5)
+    bench.store.set_specs([SPEC, other, make_metric("o", "q", by=("host",))])
     assert bench.store.questions() == {
-        SPEC.question: 5.0,
-        SignalSpec("", "q", ("host",)).question: 15.0,
+        question_of(SPEC): 5.0,
+        question_of(make_metric("", "q", ("host",))): 15.0,
     }
-    assert bench.store.names(SPEC.question) == "m, n"
+    assert bench.store.names(question_of(SPEC)) == "m, n"
 
 
 def test_a_sample_from_the_future_is_from_now(bench: Bench) -> None:
@@ -290,7 +286,7 @@ def test_columns_are_read_only_and_made_once(bench: Bench) -> None:
 def test_an_answer_to_a_question_of_yesterday_is_dropped(bench: Bench) -> None:
     bench.store.set_specs([])
     bench.samples(SPEC, a=1)
-    assert not bench.store.fail(SPEC.question, "x")
+    assert not bench.store.fail(question_of(SPEC), "x")
 
 
 def test_a_match_made_before_nodes_changed_is_made_again(bench: Bench) -> None:
@@ -298,20 +294,20 @@ def test_a_match_made_before_nodes_changed_is_made_again(bench: Bench) -> None:
     bench.store.set_specs([SPEC])
     bench.view()
     answer = [Series(("a",), 1.0, bench.clock.time()), Series(("b",), 2.0, bench.clock.time())]
-    matched = bench.store.match(SPEC.question, answer)
+    matched = bench.store.match(question_of(SPEC), answer)
     bench.cache.remove_node("a")
     bench.store.nodes_changed(node("a"), None)
     bench.put(node("c"))
     bench.view()
-    bench.store.ingest(SPEC.question, answer, matched)
+    bench.store.ingest(question_of(SPEC), answer, matched)
     assert bench.read() == {"b": 2}
 
 
 def test_only_changes_of_state_are_told(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     bench.store.set_specs([SPEC])
-    assert bench.store.fail(SPEC.question, "x")
-    assert not bench.store.fail(SPEC.question, "x")
+    assert bench.store.fail(question_of(SPEC), "x")
+    assert not bench.store.fail(question_of(SPEC), "x")
     bench.samples(SPEC, a=1)
     bench.samples(SPEC, a=1)
     assert [r.message for r in caplog.records] == ["metric m: has an answer again"]
@@ -398,7 +394,7 @@ def test_an_alias_never_hides_a_name() -> None:
 
 # ---- domains -------------------------------------------------------------------------------------
 
-CARBON = SignalSpec("carbon", "q", of="zone")
+CARBON = make_metric("carbon", "q", of="zone")
 
 
 def in_zone(name: str, zone: str | None) -> Node:
@@ -409,7 +405,7 @@ def in_zone(name: str, zone: str | None) -> Node:
 def test_each_node_has_the_value_of_its_zone(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spec = SignalSpec("carbon", "q", of="zone", scale=2.0, stale_seconds=60.0)
+    spec = make_metric("carbon", "q", of="zone", scale=2.0, stale_seconds=60.0)
     nodes = [in_zone("a", "z1"), in_zone("b", "z2"), in_zone("c", "z1"), in_zone("d", None)]
     bench.put(*nodes, in_zone("e", "z9"))
     bench.store.set_specs([spec])
@@ -432,7 +428,7 @@ def test_each_node_has_the_value_of_its_zone(
 
 def test_a_node_that_moves_has_the_value_of_its_new_zone(bench: Bench) -> None:
     bench.put(in_zone("a", "z1"), in_zone("b", None))
-    bench.store.set_specs([CARBON, SignalSpec("price", "p", of="region", default=3.0)])
+    bench.store.set_specs([CARBON, make_metric("price", "p", of="region", default=3.0)])
     bench.series(CARBON, Series(("z1",), 1, NOW), Series(("z2",), 2, NOW))
     assert bench.read("carbon") == {"a": 1}
     assert bench.read("price") == {"a": 3, "b": 3}
@@ -447,7 +443,7 @@ def test_a_node_that_moves_has_the_value_of_its_new_zone(bench: Bench) -> None:
 
 # ---- one value, or one for each name ----------------------------------------------------------
 
-PRICE = SignalSpec("price", "q", of="cluster", scale=0.01, stale_seconds=60.0)
+PRICE = make_metric("price", "q", of="cluster", scale=0.01, stale_seconds=60.0)
 
 
 def test_the_cluster_has_one_value(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
@@ -495,10 +491,10 @@ def test_several_values_of_the_cluster_are_none(
     assert bench.view().value("price", ()) == 0.5
 
 
-SPENT = SignalSpec("spent", "q", of="namespace")
-SPEED = SignalSpec("speed", "q", of="workload")
-HEAT = SignalSpec("heat", "q", of="pod", scale=2.0)
-RTT = SignalSpec("rtt", "q", by=("src", "dst"), of="pair")
+SPENT = make_metric("spent", "q", of="namespace")
+SPEED = make_metric("speed", "q", of="workload")
+HEAT = make_metric("heat", "q", of="pod", scale=2.0)
+RTT = make_metric("rtt", "q", by=("src", "dst"), of="pair")
 
 
 def test_values_are_of_what_their_labels_name(bench: Bench) -> None:
@@ -557,13 +553,13 @@ def test_the_largest_of_several_of_a_name_is_used(
 def test_a_match_made_before_other_names_came_is_made_again(bench: Bench) -> None:
     bench.store.set_specs([SPENT])
     first, second = [Series(("a",), 1, NOW)], [Series(("b",), 2, NOW)]
-    matched = bench.store.match(SPENT.question, second)
-    bench.store.ingest(SPENT.question, first)
-    bench.store.ingest(SPENT.question, second, matched)
+    matched = bench.store.match(question_of(SPENT), second)
+    bench.store.ingest(question_of(SPENT), first)
+    bench.store.ingest(question_of(SPENT), second, matched)
     assert bench.view().values("spent") == {("a",): 1, ("b",): 2}
-    matched = bench.store.match(SPENT.question, first)
-    bench.store.set_specs([SignalSpec("spent", "other", of="namespace")])
-    bench.store.ingest(SPENT.question, first, matched)
+    matched = bench.store.match(question_of(SPENT), first)
+    bench.store.set_specs([make_metric("spent", "other", of="namespace")])
+    bench.store.ingest(question_of(SPENT), first, matched)
     assert bench.view().values("spent") == {}
 
 
@@ -579,9 +575,9 @@ def test_names_that_are_not_heard_of_any_more_go_in_the_end(bench: Bench) -> Non
     assert bench.pods("heat") == {"old/p24999": 14, "new/p": 16}
     left = bench.view().values("heat")
     assert left.keys() == {("new", "p")} | {one.names for one in old[15_000:]}
-    matched = bench.store.match(HEAT.question, old)
+    matched = bench.store.match(question_of(HEAT), old)
     bench.series(HEAT, *old[:5000], *new)
-    bench.store.ingest(HEAT.question, old, matched)
+    bench.store.ingest(question_of(HEAT), old, matched)
     assert bench.pods("heat") == {"old/p0": 14, "old/p24999": 14, "new/p": 16}
     assert len(bench.view().values("heat")) == 25_001
 
@@ -589,7 +585,7 @@ def test_names_that_are_not_heard_of_any_more_go_in_the_end(bench: Bench) -> Non
 def test_columns_of_pairs_are_found_by_codes(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spec = SignalSpec("rtt", "q", by=("src", "dst"), of="pair", scale=0.5, stale_seconds=60.0)
+    spec = make_metric("rtt", "q", by=("src", "dst"), of="pair", scale=0.5, stale_seconds=60.0)
     bench.store.set_specs([spec])
     dictionary = bench.cache.dictionary
     codes = {text: dictionary.code(text) for text in "xabcd"}
@@ -632,17 +628,6 @@ def test_columns_of_pairs_are_found_by_codes(
     assert column() == [None, 3, None, None, 4, None, None]
 
 
-def test_large_answers_are_not_kept_for_a_bundle_that_may_come_back(bench: Bench) -> None:
-    small, large = SPENT, RTT
-    bench.store.set_specs([small, large])
-    bench.series(small, Series(("shop",), 1, NOW))
-    bench.series(large, *(Series((f"n{each}", "x"), each, NOW) for each in range(50_001)))
-    bench.store.set_specs([])
-    bench.store.set_specs([small, large])
-    assert bench.view().values("spent") == {("shop",): 1}
-    assert bench.view().values("rtt") == {}
-
-
 def test_pairs_that_are_not_heard_of_any_more_go_in_the_end(bench: Bench) -> None:
     bench.store.set_specs([RTT])
     old = [Series((f"n{each}", "x"), each, NOW - 25 + each / 1000) for each in range(25_000)]
@@ -655,9 +640,9 @@ def test_pairs_that_are_not_heard_of_any_more_go_in_the_end(bench: Bench) -> Non
     assert left[("x", "y")] == 9
     assert left[("n24999", "x")] == 8
     assert left[("n15000", "x")] == 15_000
-    matched = bench.store.match(RTT.question, old)
+    matched = bench.store.match(question_of(RTT), old)
     bench.series(RTT, Series(("z", "y"), 1, NOW))
-    bench.store.ingest(RTT.question, old[:5], matched)
+    bench.store.ingest(question_of(RTT), old[:5], matched)
     assert bench.view().value("rtt", ("n4", "x")) == 4
     assert math.isnan(bench.view().value("rtt", ("n5", "x")))
     assert bench.view().value("rtt", ("z", "y")) == 1
@@ -755,12 +740,12 @@ def test_domains_are_those_of_the_language() -> None:
 
 
 def test_the_labels_of_a_domain_are_those_exporters_give() -> None:
-    assert CARBON.question.by == (
+    assert question_of(CARBON).by == (
         "zone",
         "topology_kubernetes_io_zone",
         "label_topology_kubernetes_io_zone",
     )
-    assert SignalSpec("m", "q", by=("az",), of="zone").question[:3] == ("q", ("az",), "zone")
+    assert question_of(make_metric("m", "q", by=("az",), of="zone"))[:3] == ("q", ("az",), "zone")
 
 
 @settings(max_examples=examples(100))
@@ -798,8 +783,9 @@ def test_columns_of_domains_equal_a_naive_model(ops: list[tuple[str, int, int]])
             case "wait":
                 clock.advance(number * 30.0)
             case "reload":
-                bench.store.set_specs([SignalSpec("other", "q")])
+                bench.store.set_specs([make_metric("other", "q")])
                 bench.store.set_specs([CARBON])
+                model.clear()
             case _:
                 pass
         has = {n: model[z] for n, z in zones.items() if z in model}

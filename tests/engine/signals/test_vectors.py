@@ -22,12 +22,10 @@ def test_series_without_a_number_or_a_name():
             {"metric": {"node": "c"}, "value": [1, "rubbish"]},
         ]
     ).encode()
-    assert parse_vector([result], ("instance", "node")) == [
-        (("b:1", "a"), 2.0, 1.5),
-        ((), 3.0, 1.0),
-    ]
+    first = [(("b:1", "a"), 2.0, 1.5), ((), 3.0, 1.0)]
+    assert [*parse_vector([result], ("instance", "node"))] == first
     both = [(("b:1", "a"), 2.0, 1.5), (("", ""), 3.0, 1.0)]
-    assert parse_vector([result], ("instance", "node"), every=True) == both
+    assert [*parse_vector([result], ("instance", "node"), every=True)] == both
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" ,\n", " :\t")])
