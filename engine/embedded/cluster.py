@@ -124,12 +124,12 @@ class EmbeddedCluster:
 
     def create(self, plural: str, item: Object, *, namespace: str = "") -> Object:
         """Create an object of a resource (`pods`); returns it as stored."""
-        return self.api.create(BY_PLURAL[plural], namespace, item).object
+        return self.api.create(BY_PLURAL[plural], namespace, item)
 
     def patch(self, plural: str, name: str, patch: Object, *, namespace: str = "") -> Object:
         """Merge-patch an object; returns it as stored."""
         key = (namespace, name)
-        return self.api.patch(BY_PLURAL[plural], key, patch, strategic=False).object
+        return self.api.patch(BY_PLURAL[plural], key, patch, strategic=False)
 
     def delete(self, plural: str, name: str, *, namespace: str = "") -> None:
         """Delete an object."""
@@ -137,12 +137,11 @@ class EmbeddedCluster:
 
     def get(self, plural: str, name: str, *, namespace: str = "") -> Object:
         """An object as stored."""
-        return self.api.get(BY_PLURAL[plural], namespace, name).object
+        return self.api.get(BY_PLURAL[plural], namespace, name)
 
     def list(self, plural: str) -> list[Object]:
         """All objects of a resource as stored, in the order of their creation."""
-        items = self.api.collection(BY_PLURAL[plural]).items
-        return [version.object for version in items.values()]
+        return [*self.api.collection(BY_PLURAL[plural]).items.values()]
 
     # ---- Prometheus
 

@@ -110,13 +110,13 @@ class SimulatedNodes:
     def attend(self, key: Key) -> None:
         """Starts a pod that was bound, ends one that is being deleted."""
         pod = self._api.store.collection("pods").items.get(key)
-        if pod is None or not pod.object["spec"].get("nodeName"):
+        if pod is None or not pod["spec"].get("nodeName"):
             return
-        if "deletionTimestamp" in pod.metadata:
+        if "deletionTimestamp" in pod["metadata"]:
             self._api.delete(BY_PLURAL["pods"], key, {"gracePeriodSeconds": 0})
-        elif pod.object["status"].get("phase") == "Pending":
-            status = self._running(pod.object)
-            self._api.store.put("pods", key, pod.object | {"status": status})
+        elif pod["status"].get("phase") == "Pending":
+            status = self._running(pod)
+            self._api.store.put("pods", key, pod | {"status": status})
 
     def _running(self, pod: Object) -> Object:
         now = self._api.store.now()
@@ -223,12 +223,11 @@ class SimulatedVolumes:
     def step(self) -> None:
         """Gives each claim its volume that has none yet and can have one."""
         meant = {
-            of["uid"]: version.object
-            for version in self._api.collection(BY_PLURAL[_VOLUMES]).items.values()
-            if (of := version.object["spec"].get("claimRef")) and of.get("uid")
+            of["uid"]: volume
+            for volume in self._api.collection(BY_PLURAL[_VOLUMES]).items.values()
+            if (of := volume["spec"].get("claimRef")) and of.get("uid")
         }
-        for key, version in list(self._api.collection(BY_PLURAL[_CLAIMS]).items.items()):
-            claim = version.object
+        for key, claim in list(self._api.collection(BY_PLURAL[_CLAIMS]).items.items()):
             if claim["spec"].get("volumeName"):
                 continue
             volume = meant.get(claim["metadata"]["uid"]) or self._made_for(claim)
@@ -254,7 +253,7 @@ class SimulatedVolumes:
                 "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [host]}]}},
             },
         }
-        return self._api.create(BY_PLURAL[_VOLUMES], "", item).object
+        return self._api.create(BY_PLURAL[_VOLUMES], "", item)
 
     def _join(self, key: Key, claim: Object, volume: Object) -> None:
         name = volume["metadata"]["name"]

@@ -18,8 +18,8 @@ from engine.clock import Clock
 from engine.embedded import errors, kubectl, resources
 from engine.embedded.api import Api
 from engine.embedded.errors import ApiError, Object
-from engine.embedded.resources import BY_PATH, Resource, unchanged
-from engine.embedded.store import Change, Key, Version
+from engine.embedded.resources import BY_PATH, Resource
+from engine.embedded.store import Change, Key, revision_of
 from engine.pods.selectors import SelectorError, read_selector
 from engine.text import wire
 
@@ -34,6 +34,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
 HEALTH = frozenset({"healthz", "livez", "readyz"})
 TRUE = frozenset({"1", "true", "True"})
+_TYPE = ("kind", "apiVersion")
 _NO_PROTOBUF = (
     "the embedded cluster reads JSON only; give kubectl create --dry-run=client --output=yaml,"
     " and that to kubectl apply --filename=-"
@@ -64,21 +65,22 @@ class View(msgspec.Struct, frozen=True):
     tests: list[Predicate]
     as_table: bool
 
-    def selects(self, version: Version) -> bool:
-        """Whether the client wants to see this version."""
-        inside = self.target.namespace in ("", version.metadata.get("namespace"))
-        return inside and all(test(version.object) for test in self.tests)
+    def selects(self, item: Object) -> bool:
+        """Whether the client wants to see this version of an object."""
+        inside = self.target.namespace in ("", item["metadata"].get("namespace"))
+        return inside and all(test(item) for test in self.tests)
 
-    def seen(self, change: Change) -> tuple[str, Version]:
+    def seen(self, change: Change) -> tuple[str, Object]:
         """A change as the client sees it: objects come into view and leave it."""
-        was = change.before is not None and self.selects(change.before)
-        gone = change.type == "DELETED"
-        is_now = not gone and self.selects(change.now)
-        if was and not is_now:
-            return "DELETED", change.now if gone else _last_seen(change)
-        if is_now:
-            return "MODIFIED" if was else "ADDED", change.now
-        return "", change.now
+        before, now = change.before, change.now
+        was = before is not None and self.selects(before)
+        if change.type != "DELETED" and self.selects(now):
+            return "MODIFIED" if was else "ADDED", now
+        if before is None or not was:
+            return "", now
+        # As it was in view, at the revision at which it left.
+        left = {"resourceVersion": now["metadata"]["resourceVersion"]}
+        return "DELETED", before | {"metadata": before["metadata"] | left}
 
 
 class ApiServer:
@@ -174,15 +176,15 @@ class ApiServer:
             case "GET", False:
                 return self._list(request, target)
             case "GET", True:
-                version = self._api.get(target.resource, *target.key)
+                item = self._api.get(target.resource, *target.key)
                 if _wants_table(request):
-                    return _reply(_encode(self._table(target, [version], version.revision)))
+                    return _reply(_encode(self._table(target, [item], revision_of(item))))
             case _:
-                version = self._changed(request, target, body)
+                item = self._changed(request, target, body)
         status = 201 if request.method == "POST" else 200
-        return _reply(_json_of(target.resource, version), status)
+        return _reply(_encode(target.resource.from_stored(item)), status)
 
-    def _changed(self, request: web.BaseRequest, target: Target, body: bytes) -> Version:
+    def _changed(self, request: web.BaseRequest, target: Target, body: bytes) -> Object:
         resource, key, sub = target.resource, target.key, target.subresource
         match request.method, bool(target.name):
             case "POST", False if target.namespace or not resource.namespaced:
@@ -214,29 +216,26 @@ class ApiServer:
         revision = self._api.store.revision
         chosen = self._chosen(view)
         if view.as_table:
-            body = _encode(self._table(target, chosen, revision))
-        else:
-            body = self._page(target, chosen, revision)
-        return _reply(body)
-
-    def _chosen(self, view: View) -> list[Version]:
-        items = self._api.collection(view.target.resource).items
-        return [items[key] for key in sorted(items) if view.selects(items[key])]
-
-    def _page(self, target: Target, versions: Iterable[Version], revision: int) -> bytes:
-        """A list, its items without kind and apiVersion, as kube-apiserver writes them."""
+            return _reply(_encode(self._table(target, chosen, revision)))
         resource = target.resource
-        head = {
+        # Items are without kind and apiVersion, as kube-apiserver writes them.
+        shown = [
+            {key: of for key, of in one.items() if key not in _TYPE}
+            for one in map(resource.from_stored, chosen)
+        ]
+        page = {
             "kind": f"{resource.kind}List",
             "apiVersion": resource.api_version,
             "metadata": {"resourceVersion": str(revision)},
+            "items": shown,
         }
-        skip = len(_encode({"kind": resource.kind, "apiVersion": resource.api_version}))
-        rows = b",".join(b"{" + _json_of(resource, item)[skip:] for item in versions)
-        return _encode(head)[:-1] + b',"items":[' + rows + b"]}"
+        return _reply(_encode(page))
 
-    def _table(self, target: Target, versions: Iterable[Version], revision: int) -> Object:
-        items = [version.object for version in versions]
+    def _chosen(self, view: View) -> list[Object]:
+        items = self._api.collection(view.target.resource).items
+        return [items[key] for key in sorted(items) if view.selects(items[key])]
+
+    def _table(self, target: Target, items: Iterable[Object], revision: int) -> Object:
         return kubectl.table(target.resource.plural, items, self._clock.time(), revision)
 
     def _check_revision(self, wanted: int) -> None:
@@ -307,17 +306,17 @@ class ApiServer:
         stream.revision = self._api.store.revision
         lines = []
         for change in changes:
-            kind, version = stream.view.seen(change)
+            kind, item = stream.view.seen(change)
             if kind:
-                lines.append(_line(kind, self._rendered(stream.view, version)))
+                lines.append(_line(kind, self._rendered(stream.view, item)))
         if lines:
             await stream.response.write(b"".join(lines))
 
-    def _rendered(self, view: View, version: Version) -> bytes:
-        """A version as this view's client reads it in a watch."""
+    def _rendered(self, view: View, item: Object) -> bytes:
+        """An object as this view's client reads it in a watch."""
         if view.as_table:
-            return _encode(self._table(view.target, [version], version.revision))
-        return _json_of(view.target.resource, version)
+            return _encode(self._table(view.target, [item], revision_of(item)))
+        return _encode(view.target.resource.from_stored(item))
 
 
 class _Stream(msgspec.Struct):
@@ -384,23 +383,8 @@ def _delete_options(request: web.BaseRequest, body: bytes) -> Object:
     return options
 
 
-def _json_of(resource: Resource, version: Version) -> bytes:
-    if resource.from_stored is unchanged:
-        return version.json
-    return _encode(resource.from_stored(version.object))
-
-
 def _line(kind: str, json: bytes) -> bytes:
     return b'{"type":"%b","object":%b}\n' % (kind.encode(), json)
-
-
-def _last_seen(change: Change) -> Version:
-    """What left the view, as it was in view, at the revision at which it left."""
-    before = change.before
-    assert before is not None, "only an object that was in view can leave it"
-    metadata = before.metadata | {"resourceVersion": str(change.now.revision)}
-    item = before.object | {"metadata": metadata}
-    return Version(item, change.now.revision, _encode(item))
 
 
 def _wants_table(request: web.BaseRequest) -> bool:
