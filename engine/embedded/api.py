@@ -152,29 +152,24 @@ class Api:
         _check_binding(name, metadata, target)
         pod = self.get(BY_PLURAL["pods"], namespace, name)
         _check_uid(BY_PLURAL["pods"], pod, metadata)
-        spec: Object = pod["spec"]
-        if why := _cannot_be_bound(name, pod["metadata"], spec):
+        if why := _cannot_be_bound(name, pod["metadata"], pod["spec"]):
             raise conflict("pods/binding", name, why)
         node = self.store.collection("nodes").items.get(("", target["name"]))
-        given = {name: metadata.get(name) or {} for name in ("labels", "annotations")}
-        given["labels"] = given["labels"] | _topology(node)
-        both = {name: (pod["metadata"].get(name) or {}) | of for name, of in given.items()}
-        merged = {key: value for key, value in (pod["metadata"] | both).items() if value != {}}
+        labels = (metadata.get("labels") or {}) | _topology(node)
+        given = {"labels": labels, "annotations": metadata.get("annotations")}
         scheduled = {
             "type": "PodScheduled",
             "status": "True",
-            "lastProbeTime": None,
             "lastTransitionTime": self.store.now(),
+            "reason": None,  # takes away what was said before
+            "message": None,
         }
-        status: Object = pod["status"]
-        others = [item for item in status.get("conditions") or () if item["type"] != "PodScheduled"]
-        status = status | {"conditions": [*others, scheduled]}
-        bound = pod | {
-            "metadata": merged,
-            "spec": spec | {"nodeName": target["name"]},
-            "status": status,
+        patch = {
+            "metadata": {name: of for name, of in given.items() if of},
+            "spec": {"nodeName": target["name"]},
+            "status": {"conditions": [scheduled]},
         }
-        self.store.put("pods", (namespace, name), bound)
+        self.store.put("pods", (namespace, name), merge(pod, patch, strategic=True))
 
     # Inside.
 

@@ -17,7 +17,7 @@ from aiohttp import web
 from engine.clock import Clock, SystemClock
 from engine.embedded.api import Api
 from engine.embedded.errors import Object
-from engine.embedded.nodes import SERIES, SimulatedNodes, SimulatedVolumes
+from engine.embedded.nodes import SimulatedNodes, SimulatedVolumes
 from engine.embedded.resources import BY_PLURAL
 from engine.embedded.server import HOST, ApiServer
 
@@ -168,9 +168,8 @@ class EmbeddedCluster:
             message += "found in input"
             error = {"status": "error", "errorType": "bad_data", "error": message}
             return _json(error, status=400)
-        signal = next((signal for name, signal in SERIES if name in query), None)
+        values = next((of for name, of in self.nodes.signals.items() if name in query), {})
         now = self._clock.time()
-        walks = self.nodes.signals[signal] if signal is not None else {}
         vector = [
             {
                 "metric": {
@@ -179,9 +178,9 @@ class EmbeddedCluster:
                     "node": name,
                     "nodename": name,
                 },
-                "value": [round(now, 3), repr(walk.value)],
+                "value": [round(now, 3), repr(value)],
             }
-            for name, walk in walks.items()
+            for name, value in values.items()
         ]
         data = {"resultType": "vector", "result": vector}
         return _json({"status": "success", "data": data})

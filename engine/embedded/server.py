@@ -251,99 +251,84 @@ class ApiServer:
         if "sendInitialEvents" in query:
             # As a server that cannot: clients fall back to a list and a watch from there.
             raise errors.invalid("ListOptions", "", "sendInitialEvents: it is not served here")
-        response = web.StreamResponse(headers={"Content-Type": JSON})
-        bookmarks = query.get("allowWatchBookmarks") in TRUE
-        stream = _Stream(_view(request, target), response, _revision_of(query), bookmarks)
-        response.enable_chunked_encoding()
+        view, revision = _view(request, target), _revision_of(query)
+        marks = query.get("allowWatchBookmarks") in TRUE
         seconds = float(_whole(query.get("timeoutSeconds", "0"), "timeoutSeconds")) or 1800.0
+        response = web.StreamResponse(headers={"Content-Type": JSON})
+        response.enable_chunked_encoding()
         with contextlib.suppress(ClientConnectionResetError):  # the client left, as watchers do
             await response.prepare(request)
             try:
-                if stream.revision == 0:
-                    await self._send_all(stream)
-                else:
-                    self._check_revision(stream.revision)
-                await self._follow(stream, seconds)
+                await self._follow(view, revision, seconds, response, marks=marks)
             except ApiError as refusal:
                 await response.write(_line("ERROR", _encode(refusal.status())))
             await response.write_eof()
         return response
 
-    async def _follow(self, stream: _Stream, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
-        wake = asyncio.Event()
+    async def _follow(
+        self,
+        view: View,
+        revision: int,
+        seconds: float,
+        response: web.StreamResponse,
+        *,
+        marks: bool,
+    ) -> None:
+        """Writes what changes after a revision, after 0 also what is there, for so many seconds."""
+        store, collection = self._api.store, self._api.collection(view.target.resource)
+        self._check_revision(revision)
+        lines: list[bytes] = []
+        if not revision:
+            revision = store.revision
+            lines = [self._shown(view, "ADDED", item) for item in self._chosen(view)]
+        loop, wake = asyncio.get_running_loop(), asyncio.Event()
+        end, mark_at = loop.time() + seconds, loop.time() + self._bookmark_seconds
         self._watches.add(wake)
         try:
-            with self._api.collection(stream.view.target.resource).listening(wake.set):
-                next_bookmark = loop.time() + self._bookmark_seconds
-                while not self._closing:
+            with collection.listening(wake.set):
+                while True:
                     wake.clear()
-                    await self._send_new(stream)
-                    until = min(end, next_bookmark)
-                    try:
-                        async with asyncio.timeout_at(until):
+                    seen = [view.seen(change) for change in collection.since(revision)]
+                    revision = store.revision
+                    lines += [self._shown(view, kind, item) for kind, item in seen if kind]
+                    over = loop.time() >= min(end, mark_at)
+                    if over and marks:
+                        lines.append(_bookmark(view.target.resource, revision))
+                    if lines:
+                        await response.write(b"".join(lines))
+                    if self._closing or loop.time() >= end:
+                        return
+                    lines = []
+                    mark_at = loop.time() + self._bookmark_seconds if over else mark_at
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout_at(min(end, mark_at)):
                             await wake.wait()
-                    except TimeoutError:
-                        await self._send_new(stream)
-                        await stream.send_bookmark()
-                        if until >= end:
-                            break
-                        next_bookmark = loop.time() + self._bookmark_seconds
         finally:
             self._watches.discard(wake)
 
-    async def _send_all(self, stream: _Stream) -> None:
-        stream.revision = self._api.store.revision
-        shown = self._chosen(stream.view)
-        lines = [_line("ADDED", self._rendered(stream.view, item)) for item in shown]
-        if lines:
-            await stream.response.write(b"".join(lines))
-
-    async def _send_new(self, stream: _Stream) -> None:
-        changes = self._api.collection(stream.view.target.resource).since(stream.revision)
-        # INVARIANT: no await between reading the changes and noting how far they reach.
-        stream.revision = self._api.store.revision
-        lines = []
-        for change in changes:
-            kind, item = stream.view.seen(change)
-            if kind:
-                lines.append(_line(kind, self._rendered(stream.view, item)))
-        if lines:
-            await stream.response.write(b"".join(lines))
-
-    def _rendered(self, view: View, item: Object) -> bytes:
+    def _shown(self, view: View, kind: str, item: Object) -> bytes:
         """An object as this view's client reads it in a watch."""
+        resource = view.target.resource
+        shown = resource.from_stored(item)
         if view.as_table:
-            return _encode(self._table(view.target, [item], revision_of(item)))
-        return _encode(view.target.resource.from_stored(item))
-
-
-class _Stream(msgspec.Struct):
-    """One watch, and how far it has come."""
-
-    view: View
-    response: web.StreamResponse
-    revision: int
-    bookmarks: bool
-
-    async def send_bookmark(self) -> None:
-        """Tell the client how far it has seen, if it wants to know."""
-        if not self.bookmarks:
-            return
-        resource = self.view.target.resource
-        mark: Object = {
-            "kind": resource.kind,
-            "apiVersion": resource.api_version,
-            "metadata": {"resourceVersion": str(self.revision)},
-        }
-        if resource.kind == "Pod":
-            # As kube-apiserver does: clients must not trip over the null.
-            mark |= {"spec": {"containers": None}, "status": {}}
-        await self.response.write(_line("BOOKMARK", _encode(mark)))
+            shown = self._table(view.target, [item], revision_of(item))
+        return _line(kind, _encode(shown))
 
 
 # Words on the wire.
+
+
+def _bookmark(resource: Resource, revision: int) -> bytes:
+    """Tells a client how far it has seen."""
+    mark: Object = {
+        "kind": resource.kind,
+        "apiVersion": resource.api_version,
+        "metadata": {"resourceVersion": str(revision)},
+    }
+    if resource.kind == "Pod":
+        # As kube-apiserver does: clients must not trip over the null.
+        mark |= {"spec": {"containers": None}, "status": {}}
+    return _line("BOOKMARK", _encode(mark))
 
 
 def _reply(body: bytes, status: int = 200, **headers: str) -> web.Response:

@@ -115,7 +115,7 @@ def test_the_same_seed_makes_the_same_cluster() -> None:
 
 def test_bandwidth_wanders_within_its_range() -> None:
     _, nodes = simulated()
-    nodes.signals["receive"]["node-01"].value = 1_000.0
+    nodes.signals["node_network_receive"]["node-01"] = 1_000.0
     seen = set()
     for _ in range(200):
         nodes.step_signals()
