@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -17,12 +17,13 @@ import click
 import msgspec
 from msgspec.structs import replace
 
+from engine.cli.check import expanded
 from engine.cli.check import read as bytes_of
 from engine.cli.eval import read_metrics, samples_of
 from engine.cli.manifests import Objects
 from engine.cli.replay import ruled
 from engine.cli.settings import with_flags
-from engine.clock import Clock, ManualClock, SystemClock
+from engine.clock import ManualClock, SystemClock
 from engine.configuration.settings import Settings, load, read
 from engine.framework.effects import POD_SCHEDULED
 from engine.framework.runtime import Frameworks
@@ -35,12 +36,12 @@ from engine.kube.resources import NAMESPACES, NODES, kinds_of, pods
 from engine.kube.session import Session
 from engine.kube.sharing import PodSharing
 from engine.kube.wiring import Wiring
-from engine.objects import Condition, ConfigMap, Node, Pod
+from engine.objects import Condition, ConfigMap, Pod
 from engine.plugins.profiles import make_profiles
 from engine.policy import chain
 from engine.policy.bundle import Bundle, Needs
 from engine.policy.findings import new_compiler
-from engine.policy.sources import Texts, policies_in
+from engine.policy.sources import Texts
 from engine.signals.prometheus import ask_once
 from engine.signals.spec import PROMETHEUS
 from engine.signals.store import SignalStore
@@ -136,13 +137,18 @@ async def from_server(
                 continue  # a kind that this server does not have
             except StatusError as refused:
                 notes.append(f"{kind.resource().name} are left out: {refused}")
-        signals = await _samples(settings, bundle, hosts, clock, notes)
+        prometheus = settings.berth.prometheus
+        signals = await ask_once(prometheus, bundle.metrics, hosts, clock)
         lab = Lab(frameworks, clock=ManualClock(clock.time()), signals=signals)
         lab.add([*objects, *map(_where_it_waits, there)])
         await _watched(lab, session, bundle.needs, signals, notes)
-    unasked = settings.berth.prometheus.url is None
-    failed = (one for one in signals.status() if one.error or not (unasked or one.matched))
-    notes.extend(f"{one.name} is missing: {one.error or 'no sample of it'}" for one in failed)
+    unasked = {
+        one.id for one in bundle.metrics if one.source == PROMETHEUS and prometheus.url is None
+    }
+    for one in signals.status():
+        if one.error or not one.matched:
+            why = "no --prometheus-url" if one.id in unasked else "no sample of it"
+            notes.append(f"{one.name} is missing: {one.error or why}")
     return Cluster(lab, _by_key(there), notes)
 
 
@@ -177,13 +183,9 @@ def _texts_of(settings: Settings) -> Texts | None:
     found: dict[str, str | bytes] = {}
     for section in policies.all_sources:
         if section.dir is not None:
-            path = Path(section.dir)
-            alone = {path.name: bytes_of(path)} if path.is_file() else None
-            texts, why = policies_in(path) if alone is None else (alone, ())
-            if not texts:
-                raise click.ClickException("; ".join(why) or f"{path}: has no policy")
             folder = section.folder if policies.in_folders else ""
-            found |= {f"{folder}{name}": text for name, text in texts.items()}
+            paths = expanded([Path(section.dir)])
+            found |= {f"{folder}{path.name}": bytes_of(path) for path in paths}
     return found or None
 
 
@@ -260,30 +262,7 @@ async def _fed(in_force: InForce, session: Session, state: str | None) -> None:
         busy = [one.step(math.inf) for one in in_force.background]
 
 
-# ---- metrics ------------------------------------------------------------------------------------
-
-
-async def _samples(
-    settings: Settings, bundle: Bundle, hosts: Sequence[Node], clock: Clock, notes: list[str]
-) -> SignalStore:
-    """The metrics that policies read, with what Prometheus says of them now."""
-    prometheus = settings.berth.prometheus
-    asked = sorted({spec.name for spec in bundle.metrics if spec.source == PROMETHEUS})
-    if asked and prometheus.url is None:
-        notes.append(f"no --prometheus-url, so these metrics are missing: {', '.join(asked)}")
-    return await ask_once(prometheus, bundle.metrics, hosts, clock)
-
-
-class _ListsAlone:
-    """A server without its watches: whoever asks once hears of no changes."""
-
-    def __init__(self, session: Session) -> None:
-        self.request = session.request
-
-    async def stream(self, path: str, **_options: object) -> AsyncGenerator[bytes, None]:
-        """See `KubeClient.stream`: it stays silent."""
-        await asyncio.Event().wait()
-        yield path.encode()
+# ---- what policies read beside ------------------------------------------------------------------
 
 
 async def _watched(
@@ -293,8 +272,7 @@ async def _watched(
     for name in ("engine.kube.reflector", "engine.watches"):
         logging.getLogger(name).addHandler(logging.NullHandler())  # it is among the notes
     wiring = Wiring(SystemClock(), Telemetry(), Random())
-    client = _ListsAlone(session)
-    every = Reflector(client, pods(), lab.handlers.pods, wiring)
+    every = Reflector(session, pods(), lab.handlers.pods, wiring)
     tasks: list[asyncio.Task[None]] = []
 
     def start(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -303,7 +281,7 @@ async def _watched(
 
     came = asyncio.Event()
     inside = lab.cache, lab.queue, signals
-    watcher = Watcher(client, wiring, *inside, came.set, came.set, start, every, PodSharing())
+    watcher = Watcher(session, wiring, *inside, came.set, came.set, start, every, PodSharing())
     with suppress(TimeoutError):
         async with asyncio.timeout(_PATIENCE_SECONDS):
             while watcher.want(needs):

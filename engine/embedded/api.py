@@ -13,7 +13,7 @@ from typing import Any
 from engine.clock import Clock
 from engine.embedded.errors import ApiError, Object, conflict, invalid, not_found
 from engine.embedded.resources import BY_PLURAL, Resource
-from engine.embedded.store import Collection, Key, Store, Version
+from engine.embedded.store import Collection, Key, Store
 
 NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 EVENTS_KEPT = 5_000
@@ -51,7 +51,7 @@ class Api:
         """Where objects of a resource are kept."""
         return self.store.collection(resource.plural)
 
-    def get(self, resource: Resource, namespace: str, name: str) -> Version:
+    def get(self, resource: Resource, namespace: str, name: str) -> Object:
         """The newest version of an object.
 
         Raises:
@@ -62,7 +62,7 @@ class Api:
             raise not_found(resource.title, name)
         return found
 
-    def create(self, resource: Resource, namespace: str, item: Object) -> Version:
+    def create(self, resource: Resource, namespace: str, item: Object) -> Object:
         """Store a new object, checked and defaulted as kube-apiserver does.
 
         Raises:
@@ -79,12 +79,12 @@ class Api:
         if (namespace, name) in self.collection(resource).items:
             raise ApiError(409, f'{resource.title} "{name}" already exists', "AlreadyExists")
         item = self._default(resource, item)
-        version = self.store.add(resource.plural, (namespace, name), item)
+        stored = self.store.add(resource.plural, (namespace, name), item)
         if resource.plural == "events":
             self._forget_old_events()
-        return version
+        return stored
 
-    def replace(self, resource: Resource, key: Key, item: Object, subresource: str = "") -> Version:
+    def replace(self, resource: Resource, key: Key, item: Object, subresource: str = "") -> Object:
         """Store `item` in place of the object.
 
         Raises:
@@ -101,7 +101,7 @@ class Api:
 
     def patch(
         self, resource: Resource, key: Key, patch: Object, *, strategic: bool, subresource: str = ""
-    ) -> Version:
+    ) -> Object:
         """Merge a patch into the object.
 
         Raises:
@@ -110,14 +110,14 @@ class Api:
         old = self.get(resource, *key)
         if not isinstance(patch, dict):
             raise ApiError(400, "a patch must be a JSON object")
-        patched = merge(resource.from_stored(old.object), patch, strategic=strategic)
+        patched = merge(resource.from_stored(old), patch, strategic=strategic)
         item = resource.to_stored(_typed(resource, patched))
         for field in ("uid", "name"):
-            if item["metadata"].get(field) != old.metadata[field]:
+            if item["metadata"].get(field) != old["metadata"][field]:
                 raise invalid(resource.kind, key[1], f"metadata.{field}: field is immutable")
         return self._update(resource, key, old, item, subresource)
 
-    def delete(self, resource: Resource, key: Key, options: Object) -> Version:
+    def delete(self, resource: Resource, key: Key, options: Object) -> Object:
         """Delete an object; returns its last state.
 
         A pod that runs on a node is only marked, unless the grace period is 0: the (simulated)
@@ -130,14 +130,14 @@ class Api:
         _check_uid(resource, old, options.get("preconditions") or {})
         grace = self._grace(resource, old, options.get("gracePeriodSeconds"))
         if grace:
-            if "deletionTimestamp" in old.metadata:
+            if "deletionTimestamp" in old["metadata"]:
                 return old
-            metadata = old.metadata | {
+            metadata = old["metadata"] | {
                 "deletionTimestamp": self.store.now(after_seconds=grace),
                 "deletionGracePeriodSeconds": grace,
-                "generation": old.metadata.get("generation", 1) + 1,
+                "generation": old["metadata"].get("generation", 1) + 1,
             }
-            return self.store.put("pods", key, old.object | {"metadata": metadata})
+            return self.store.put("pods", key, old | {"metadata": metadata})
         if resource.plural == "namespaces":
             self._empty_namespace(key[1])
         return self.store.remove(resource.plural, key)
@@ -152,29 +152,24 @@ class Api:
         _check_binding(name, metadata, target)
         pod = self.get(BY_PLURAL["pods"], namespace, name)
         _check_uid(BY_PLURAL["pods"], pod, metadata)
-        spec: Object = pod.object["spec"]
-        if why := _cannot_be_bound(name, pod.metadata, spec):
+        if why := _cannot_be_bound(name, pod["metadata"], pod["spec"]):
             raise conflict("pods/binding", name, why)
         node = self.store.collection("nodes").items.get(("", target["name"]))
-        given = {name: metadata.get(name) or {} for name in ("labels", "annotations")}
-        given["labels"] = given["labels"] | _topology(node)
-        both = {name: (pod.metadata.get(name) or {}) | of for name, of in given.items()}
-        merged = {key: value for key, value in (pod.metadata | both).items() if value != {}}
+        labels = (metadata.get("labels") or {}) | _topology(node)
+        given = {"labels": labels, "annotations": metadata.get("annotations")}
         scheduled = {
             "type": "PodScheduled",
             "status": "True",
-            "lastProbeTime": None,
             "lastTransitionTime": self.store.now(),
+            "reason": None,  # takes away what was said before
+            "message": None,
         }
-        status: Object = pod.object["status"]
-        others = [item for item in status.get("conditions") or () if item["type"] != "PodScheduled"]
-        status = status | {"conditions": [*others, scheduled]}
-        bound = pod.object | {
-            "metadata": merged,
-            "spec": spec | {"nodeName": target["name"]},
-            "status": status,
+        patch = {
+            "metadata": {name: of for name, of in given.items() if of},
+            "spec": {"nodeName": target["name"]},
+            "status": {"conditions": [scheduled]},
         }
-        self.store.put("pods", (namespace, name), bound)
+        self.store.put("pods", (namespace, name), merge(pod, patch, strategic=True))
 
     # Inside.
 
@@ -197,34 +192,29 @@ class Api:
         match resource.plural:
             case "pods":
                 classes = self.store.collection("priorityclasses").items.items()
-                priorities = {key[1]: version.object for key, version in classes}
+                priorities = {key[1]: one for key, one in classes}
                 return _default_pod(item, priorities)
             case "nodes":
                 return _default_node(item)
             case "namespaces":
                 return _default_namespace(item)
-            case "events":
-                # As a real one writes what is not there: clients sort by it.
-                unset: Object = {"firstTimestamp": None, "lastTimestamp": None, "source": {}}
-                return item | {name: unset[name] for name in unset if name not in item}
             case _:
-                # INVARIANT: kind and apiVersion come first.
-                defaulted: Object = merge({**item, **resource.defaults}, item, strategic=False)
+                defaulted: Object = merge(resource.defaults, item, strategic=False)
                 return defaulted
 
     def _update(
-        self, resource: Resource, key: Key, old: Version, item: Object, subresource: str
-    ) -> Version:
+        self, resource: Resource, key: Key, old: Object, item: Object, subresource: str
+    ) -> Object:
         metadata = item.get("metadata") or {}
-        revision = metadata.get("resourceVersion") or str(old.revision)
-        if revision != str(old.revision):
+        revision = metadata.get("resourceVersion") or old["metadata"]["resourceVersion"]
+        if revision != old["metadata"]["resourceVersion"]:
             why = "the object has been modified; apply your changes to the latest version"
             raise conflict(resource.title, key[1], why)
         if "status" in resource.subresources:  # spec and status have doors of their own
             shut = "spec" if subresource else "status"
             item = {key: value for key, value in item.items() if key != shut}
-            item |= {shut: old.object[shut]} if shut in old.object else {}
-        kept = {name: old.metadata[name] for name in _SERVER_SET if name in old.metadata}
+            item |= {shut: old[shut]} if shut in old else {}
+        kept = {name: old["metadata"][name] for name in _SERVER_SET if name in old["metadata"]}
         metadata = metadata | kept
         if resource.namespaced:
             metadata["namespace"] = key[0]
@@ -232,17 +222,17 @@ class Api:
         _check_name(resource, item["metadata"])
         _check_object(resource, item)
         if resource.plural == "pods":
-            _check_pod_update(old.object, item)
-        if resource.has_generation and item.get("spec") != old.object.get("spec"):
-            item["metadata"]["generation"] = old.metadata.get("generation", 1) + 1
+            _check_pod_update(old, item)
+        if resource.has_generation and item.get("spec") != old.get("spec"):
+            item["metadata"]["generation"] = old["metadata"].get("generation", 1) + 1
         return self.store.put(resource.plural, key, item)
 
-    def _grace(self, resource: Resource, old: Version, asked: int | None) -> int:
-        if resource.plural != "pods" or not old.object["spec"].get("nodeName"):
+    def _grace(self, resource: Resource, old: Object, asked: int | None) -> int:
+        if resource.plural != "pods" or not old["spec"].get("nodeName"):
             return 0
-        if old.object["status"].get("phase") in {"Succeeded", "Failed"}:
+        if old["status"].get("phase") in {"Succeeded", "Failed"}:
             return 0
-        default = old.object["spec"].get("terminationGracePeriodSeconds", 30)
+        default = old["spec"].get("terminationGracePeriodSeconds", 30)
         return int(default if asked is None else asked)
 
     def _empty_namespace(self, namespace: str) -> None:
@@ -265,7 +255,7 @@ _SERVER_SET = (
 
 
 def _typed(resource: Resource, item: Object) -> Object:
-    """The item with its type spelt out, in front (the API server fills both in)."""
+    """The item with its type spelt out (the API server fills both in)."""
     if not isinstance(item, dict):
         raise ApiError(400, f"the object provided is no {resource.kind}")
     kind = item.get("kind") or resource.kind
@@ -276,12 +266,12 @@ def _typed(resource: Resource, item: Object) -> Object:
     return typed | {key: value for key, value in item.items() if value is not None}
 
 
-def _check_uid(resource: Resource, old: Version, given: Object) -> None:
+def _check_uid(resource: Resource, old: Object, given: Object) -> None:
     """The write is meant for this object, if it says for which."""
-    wanted, found = given.get("uid"), old.metadata["uid"]
+    wanted, found = given.get("uid"), old["metadata"]["uid"]
     if wanted and wanted != found:
         why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
-        raise conflict(resource.title, old.metadata["name"], why)
+        raise conflict(resource.title, old["metadata"]["name"], why)
 
 
 def _check_binding(name: str, metadata: Object, target: Object) -> None:
@@ -301,8 +291,8 @@ def _cannot_be_bound(name: str, metadata: Object, spec: Object) -> str:
     return ""
 
 
-def _topology(node: Version | None) -> Object:
-    labels = (node.metadata.get("labels") or {}) if node is not None else {}
+def _topology(node: Object | None) -> Object:
+    labels = (node["metadata"].get("labels") or {}) if node is not None else {}
     return {key: labels[key] for key in TOPOLOGY_LABELS if key in labels}
 
 

@@ -17,7 +17,7 @@ from aiohttp import web
 from engine.clock import Clock, SystemClock
 from engine.embedded.api import Api
 from engine.embedded.errors import Object
-from engine.embedded.nodes import SERIES, SimulatedNodes, SimulatedVolumes
+from engine.embedded.nodes import SimulatedNodes, SimulatedVolumes
 from engine.embedded.resources import BY_PLURAL
 from engine.embedded.server import HOST, ApiServer
 
@@ -124,12 +124,12 @@ class EmbeddedCluster:
 
     def create(self, plural: str, item: Object, *, namespace: str = "") -> Object:
         """Create an object of a resource (`pods`); returns it as stored."""
-        return self.api.create(BY_PLURAL[plural], namespace, item).object
+        return self.api.create(BY_PLURAL[plural], namespace, item)
 
     def patch(self, plural: str, name: str, patch: Object, *, namespace: str = "") -> Object:
         """Merge-patch an object; returns it as stored."""
         key = (namespace, name)
-        return self.api.patch(BY_PLURAL[plural], key, patch, strategic=False).object
+        return self.api.patch(BY_PLURAL[plural], key, patch, strategic=False)
 
     def delete(self, plural: str, name: str, *, namespace: str = "") -> None:
         """Delete an object."""
@@ -137,12 +137,11 @@ class EmbeddedCluster:
 
     def get(self, plural: str, name: str, *, namespace: str = "") -> Object:
         """An object as stored."""
-        return self.api.get(BY_PLURAL[plural], namespace, name).object
+        return self.api.get(BY_PLURAL[plural], namespace, name)
 
     def list(self, plural: str) -> list[Object]:
         """All objects of a resource as stored, in the order of their creation."""
-        items = self.api.collection(BY_PLURAL[plural]).items
-        return [version.object for version in items.values()]
+        return [*self.api.collection(BY_PLURAL[plural]).items.values()]
 
     # ---- Prometheus
 
@@ -169,9 +168,8 @@ class EmbeddedCluster:
             message += "found in input"
             error = {"status": "error", "errorType": "bad_data", "error": message}
             return _json(error, status=400)
-        signal = next((signal for name, signal in SERIES if name in query), None)
+        values = next((of for name, of in self.nodes.signals.items() if name in query), {})
         now = self._clock.time()
-        walks = self.nodes.signals[signal] if signal is not None else {}
         vector = [
             {
                 "metric": {
@@ -180,9 +178,9 @@ class EmbeddedCluster:
                     "node": name,
                     "nodename": name,
                 },
-                "value": [round(now, 3), repr(walk.value)],
+                "value": [round(now, 3), repr(value)],
             }
-            for name, walk in walks.items()
+            for name, value in values.items()
         ]
         data = {"resultType": "vector", "result": vector}
         return _json({"status": "success", "data": data})

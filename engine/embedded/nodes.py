@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final
 
-import msgspec
-
 from engine.embedded.api import Api
 from engine.embedded.errors import Object
 from engine.embedded.resources import BY_PLURAL
@@ -35,36 +33,17 @@ KUBELET_VERSION = "v1.37.1"
 WALK = 0.08
 """The standard deviation of a step of the load, as a share of its full range."""
 
-RECEIVE, TRANSMIT = "receive", "transmit"
-CPU, MEMORY, LOAD = "cpu", "memory", "load"
-FULL: Mapping[str, float] = {
-    RECEIVE: 125_000_000.0,
-    TRANSMIT: 125_000_000.0,
-    CPU: 1.0,
-    MEMORY: 1.0,
-    LOAD: 16.0,
+_RECEIVE: Final = "node_network_receive"
+SERIES: Mapping[str, float] = {
+    _RECEIVE: 125_000_000.0,
+    "node_network_transmit": 125_000_000.0,
+    "node_cpu": 1.0,
+    "node_memory": 1.0,
+    "node_load": 16.0,
 }
-"""The top of each signal's range: bytes/s, bytes/s, shares of 1, load average."""
-SERIES = (
-    ("node_network_receive", RECEIVE),
-    ("node_network_transmit", TRANSMIT),
-    ("node_cpu", CPU),
-    ("node_memory", MEMORY),
-    ("node_load", LOAD),
-)
-"""What a query may mention -> the signal that answers it. The first that fits wins."""
+"""What a query may mention -> the top of its range: bytes/s, shares of 1, the load average.
 
-
-class Walk(msgspec.Struct):
-    """A value that wanders between zero and its top."""
-
-    value: float
-    top: float
-
-    def step(self, random: Random) -> None:
-        """Take one seeded step."""
-        moved = self.value + random.gauss(0.0, WALK * self.top)
-        self.value = min(self.top, max(0.0, moved))
+The first that fits wins."""
 
 
 class SimulatedNodes:
@@ -75,22 +54,24 @@ class SimulatedNodes:
         self._random = random
         self._addresses = 0
         self.names = [f"node-{number:02d}" for number in range(1, count + 1)]
-        self.signals: dict[str, dict[str, Walk]] = {
-            signal: {name: Walk(random.uniform(0.1, 0.9) * top, top) for name in self.names}
-            for signal, top in FULL.items()
+        self.signals = {
+            signal: {name: random.uniform(0.1, 0.9) * top for name in self.names}
+            for signal, top in SERIES.items()
         }
         for index, name in enumerate(self.names):
             api.create(BY_PLURAL["nodes"], "", self._node(index, name))
 
     def bandwidth(self, node: str) -> float:
         """Bytes a second that the node receives now."""
-        return self.signals[RECEIVE][node].value
+        return self.signals[_RECEIVE][node]
 
     def step_signals(self) -> None:
-        """Let every value take one step."""
-        for walks in self.signals.values():
-            for walk in walks.values():
-                walk.step(self._random)
+        """Let every value take one seeded step within its range."""
+        for signal, values in self.signals.items():
+            top = SERIES[signal]
+            for name, value in values.items():
+                moved = value + self._random.gauss(0.0, WALK * top)
+                values[name] = min(top, max(0.0, moved))
 
     async def run_kubelets(self, seconds: float) -> None:
         """Looks at all pods for ever, this long after some changed; others have their turns too."""
@@ -110,13 +91,13 @@ class SimulatedNodes:
     def attend(self, key: Key) -> None:
         """Starts a pod that was bound, ends one that is being deleted."""
         pod = self._api.store.collection("pods").items.get(key)
-        if pod is None or not pod.object["spec"].get("nodeName"):
+        if pod is None or not pod["spec"].get("nodeName"):
             return
-        if "deletionTimestamp" in pod.metadata:
+        if "deletionTimestamp" in pod["metadata"]:
             self._api.delete(BY_PLURAL["pods"], key, {"gracePeriodSeconds": 0})
-        elif pod.object["status"].get("phase") == "Pending":
-            status = self._running(pod.object)
-            self._api.store.put("pods", key, pod.object | {"status": status})
+        elif pod["status"].get("phase") == "Pending":
+            status = self._running(pod)
+            self._api.store.put("pods", key, pod | {"status": status})
 
     def _running(self, pod: Object) -> Object:
         now = self._api.store.now()
@@ -223,12 +204,11 @@ class SimulatedVolumes:
     def step(self) -> None:
         """Gives each claim its volume that has none yet and can have one."""
         meant = {
-            of["uid"]: version.object
-            for version in self._api.collection(BY_PLURAL[_VOLUMES]).items.values()
-            if (of := version.object["spec"].get("claimRef")) and of.get("uid")
+            of["uid"]: volume
+            for volume in self._api.collection(BY_PLURAL[_VOLUMES]).items.values()
+            if (of := volume["spec"].get("claimRef")) and of.get("uid")
         }
-        for key, version in list(self._api.collection(BY_PLURAL[_CLAIMS]).items.items()):
-            claim = version.object
+        for key, claim in list(self._api.collection(BY_PLURAL[_CLAIMS]).items.items()):
             if claim["spec"].get("volumeName"):
                 continue
             volume = meant.get(claim["metadata"]["uid"]) or self._made_for(claim)
@@ -254,7 +234,7 @@ class SimulatedVolumes:
                 "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [host]}]}},
             },
         }
-        return self._api.create(BY_PLURAL[_VOLUMES], "", item).object
+        return self._api.create(BY_PLURAL[_VOLUMES], "", item)
 
     def _join(self, key: Key, claim: Object, volume: Object) -> None:
         name = volume["metadata"]["name"]

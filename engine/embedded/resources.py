@@ -80,6 +80,8 @@ def event_from_core(event: Object) -> Object:
 _STATUS = ("status",)
 _OF_VOLUMES = {"volumeMode": "Filesystem"}
 _PENDING = {"phase": "Pending"}
+_UNSET: Object = {"firstTimestamp": None, "lastTimestamp": None, "source": {}}
+"""Of Events, as a real server writes what is not there: clients sort by it."""
 
 
 def _controlled(group: str, version: str, plural: str, kind: str, *short_names: str) -> Resource:
@@ -92,9 +94,9 @@ RESOURCES = (
     Resource("", "v1", "nodes", "Node", ("no",), _STATUS, namespaced=False),
     Resource("", "v1", "namespaces", "Namespace", ("ns",), _STATUS, namespaced=False),
     Resource("", "v1", "configmaps", "ConfigMap", ("cm",)),
-    Resource("", "v1", "events", "Event", ("ev",)),
+    Resource("", "v1", "events", "Event", ("ev",), defaults=_UNSET),
     Resource(
-        "events.k8s.io", "v1", "events", "Event", ("ev",),
+        "events.k8s.io", "v1", "events", "Event", ("ev",), defaults=_UNSET,
         to_stored=event_to_core, from_stored=event_from_core,
     ),
     Resource("coordination.k8s.io", "v1", "leases", "Lease"),

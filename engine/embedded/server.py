@@ -18,8 +18,8 @@ from engine.clock import Clock
 from engine.embedded import errors, kubectl, resources
 from engine.embedded.api import Api
 from engine.embedded.errors import ApiError, Object
-from engine.embedded.resources import BY_PATH, Resource, unchanged
-from engine.embedded.store import Change, Key, Version
+from engine.embedded.resources import BY_PATH, Resource
+from engine.embedded.store import Change, Key, revision_of
 from engine.pods.selectors import SelectorError, read_selector
 from engine.text import wire
 
@@ -34,6 +34,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
 HEALTH = frozenset({"healthz", "livez", "readyz"})
 TRUE = frozenset({"1", "true", "True"})
+_TYPE = ("kind", "apiVersion")
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -60,21 +61,22 @@ class View(msgspec.Struct, frozen=True):
     tests: list[Predicate]
     as_table: bool
 
-    def selects(self, version: Version) -> bool:
-        """Whether the client wants to see this version."""
-        inside = self.target.namespace in ("", version.metadata.get("namespace"))
-        return inside and all(test(version.object) for test in self.tests)
+    def selects(self, item: Object) -> bool:
+        """Whether the client wants to see this version of an object."""
+        inside = self.target.namespace in ("", item["metadata"].get("namespace"))
+        return inside and all(test(item) for test in self.tests)
 
-    def seen(self, change: Change) -> tuple[str, Version]:
+    def seen(self, change: Change) -> tuple[str, Object]:
         """A change as the client sees it: objects come into view and leave it."""
-        was = change.before is not None and self.selects(change.before)
-        gone = change.type == "DELETED"
-        is_now = not gone and self.selects(change.now)
-        if was and not is_now:
-            return "DELETED", change.now if gone else _last_seen(change)
-        if is_now:
-            return "MODIFIED" if was else "ADDED", change.now
-        return "", change.now
+        before, now = change.before, change.now
+        was = before is not None and self.selects(before)
+        if change.type != "DELETED" and self.selects(now):
+            return "MODIFIED" if was else "ADDED", now
+        if before is None or not was:
+            return "", now
+        # As it was in view, at the revision at which it left.
+        left = {"resourceVersion": now["metadata"]["resourceVersion"]}
+        return "DELETED", before | {"metadata": before["metadata"] | left}
 
 
 class ApiServer:
@@ -170,15 +172,15 @@ class ApiServer:
             case "GET", False:
                 return self._list(request, target)
             case "GET", True:
-                version = self._api.get(target.resource, *target.key)
+                item = self._api.get(target.resource, *target.key)
                 if _wants_table(request):
-                    return _reply(_encode(self._table(target, [version], version.revision)))
+                    return _reply(_encode(self._table(target, [item], revision_of(item))))
             case _:
-                version = self._changed(request, target, body)
+                item = self._changed(request, target, body)
         status = 201 if request.method == "POST" else 200
-        return _reply(_json_of(target.resource, version), status)
+        return _reply(_encode(target.resource.from_stored(item)), status)
 
-    def _changed(self, request: web.BaseRequest, target: Target, body: bytes) -> Version:
+    def _changed(self, request: web.BaseRequest, target: Target, body: bytes) -> Object:
         resource, key, sub = target.resource, target.key, target.subresource
         match request.method, bool(target.name):
             case "POST", False if target.namespace or not resource.namespaced:
@@ -210,29 +212,26 @@ class ApiServer:
         revision = self._api.store.revision
         chosen = self._chosen(view)
         if view.as_table:
-            body = _encode(self._table(target, chosen, revision))
-        else:
-            body = self._page(target, chosen, revision)
-        return _reply(body)
-
-    def _chosen(self, view: View) -> list[Version]:
-        items = self._api.collection(view.target.resource).items
-        return [items[key] for key in sorted(items) if view.selects(items[key])]
-
-    def _page(self, target: Target, versions: Iterable[Version], revision: int) -> bytes:
-        """A list, its items without kind and apiVersion, as kube-apiserver writes them."""
+            return _reply(_encode(self._table(target, chosen, revision)))
         resource = target.resource
-        head = {
+        # Items are without kind and apiVersion, as kube-apiserver writes them.
+        shown = [
+            {key: of for key, of in one.items() if key not in _TYPE}
+            for one in map(resource.from_stored, chosen)
+        ]
+        page = {
             "kind": f"{resource.kind}List",
             "apiVersion": resource.api_version,
             "metadata": {"resourceVersion": str(revision)},
+            "items": shown,
         }
-        skip = len(_encode({"kind": resource.kind, "apiVersion": resource.api_version}))
-        rows = b",".join(b"{" + _json_of(resource, item)[skip:] for item in versions)
-        return _encode(head)[:-1] + b',"items":[' + rows + b"]}"
+        return _reply(_encode(page))
 
-    def _table(self, target: Target, versions: Iterable[Version], revision: int) -> Object:
-        items = [version.object for version in versions]
+    def _chosen(self, view: View) -> list[Object]:
+        items = self._api.collection(view.target.resource).items
+        return [items[key] for key in sorted(items) if view.selects(items[key])]
+
+    def _table(self, target: Target, items: Iterable[Object], revision: int) -> Object:
         return kubectl.table(target.resource.plural, items, self._clock.time(), revision)
 
     def _check_revision(self, wanted: int) -> None:
@@ -248,99 +247,84 @@ class ApiServer:
         if "sendInitialEvents" in query:
             # As a server that cannot: clients fall back to a list and a watch from there.
             raise errors.invalid("ListOptions", "", "sendInitialEvents: it is not served here")
-        response = web.StreamResponse(headers={"Content-Type": JSON})
-        bookmarks = query.get("allowWatchBookmarks") in TRUE
-        stream = _Stream(_view(request, target), response, _revision_of(query), bookmarks)
-        response.enable_chunked_encoding()
+        view, revision = _view(request, target), _revision_of(query)
+        marks = query.get("allowWatchBookmarks") in TRUE
         seconds = float(_whole(query.get("timeoutSeconds", "0"), "timeoutSeconds")) or 1800.0
+        response = web.StreamResponse(headers={"Content-Type": JSON})
+        response.enable_chunked_encoding()
         with contextlib.suppress(ClientConnectionResetError):  # the client left, as watchers do
             await response.prepare(request)
             try:
-                if stream.revision == 0:
-                    await self._send_all(stream)
-                else:
-                    self._check_revision(stream.revision)
-                await self._follow(stream, seconds)
+                await self._follow(view, revision, seconds, response, marks=marks)
             except ApiError as refusal:
                 await response.write(_line("ERROR", _encode(refusal.status())))
             await response.write_eof()
         return response
 
-    async def _follow(self, stream: _Stream, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
-        wake = asyncio.Event()
+    async def _follow(
+        self,
+        view: View,
+        revision: int,
+        seconds: float,
+        response: web.StreamResponse,
+        *,
+        marks: bool,
+    ) -> None:
+        """Writes what changes after a revision, after 0 also what is there, for so many seconds."""
+        store, collection = self._api.store, self._api.collection(view.target.resource)
+        self._check_revision(revision)
+        lines: list[bytes] = []
+        if not revision:
+            revision = store.revision
+            lines = [self._shown(view, "ADDED", item) for item in self._chosen(view)]
+        loop, wake = asyncio.get_running_loop(), asyncio.Event()
+        end, mark_at = loop.time() + seconds, loop.time() + self._bookmark_seconds
         self._watches.add(wake)
         try:
-            with self._api.collection(stream.view.target.resource).listening(wake.set):
-                next_bookmark = loop.time() + self._bookmark_seconds
-                while not self._closing:
+            with collection.listening(wake.set):
+                while True:
                     wake.clear()
-                    await self._send_new(stream)
-                    until = min(end, next_bookmark)
-                    try:
-                        async with asyncio.timeout_at(until):
+                    seen = [view.seen(change) for change in collection.since(revision)]
+                    revision = store.revision
+                    lines += [self._shown(view, kind, item) for kind, item in seen if kind]
+                    over = loop.time() >= min(end, mark_at)
+                    if over and marks:
+                        lines.append(_bookmark(view.target.resource, revision))
+                    if lines:
+                        await response.write(b"".join(lines))
+                    if self._closing or loop.time() >= end:
+                        return
+                    lines = []
+                    mark_at = loop.time() + self._bookmark_seconds if over else mark_at
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout_at(min(end, mark_at)):
                             await wake.wait()
-                    except TimeoutError:
-                        await self._send_new(stream)
-                        await stream.send_bookmark()
-                        if until >= end:
-                            break
-                        next_bookmark = loop.time() + self._bookmark_seconds
         finally:
             self._watches.discard(wake)
 
-    async def _send_all(self, stream: _Stream) -> None:
-        stream.revision = self._api.store.revision
-        shown = self._chosen(stream.view)
-        lines = [_line("ADDED", self._rendered(stream.view, item)) for item in shown]
-        if lines:
-            await stream.response.write(b"".join(lines))
-
-    async def _send_new(self, stream: _Stream) -> None:
-        changes = self._api.collection(stream.view.target.resource).since(stream.revision)
-        # INVARIANT: no await between reading the changes and noting how far they reach.
-        stream.revision = self._api.store.revision
-        lines = []
-        for change in changes:
-            kind, version = stream.view.seen(change)
-            if kind:
-                lines.append(_line(kind, self._rendered(stream.view, version)))
-        if lines:
-            await stream.response.write(b"".join(lines))
-
-    def _rendered(self, view: View, version: Version) -> bytes:
-        """A version as this view's client reads it in a watch."""
+    def _shown(self, view: View, kind: str, item: Object) -> bytes:
+        """An object as this view's client reads it in a watch."""
+        resource = view.target.resource
+        shown = resource.from_stored(item)
         if view.as_table:
-            return _encode(self._table(view.target, [version], version.revision))
-        return _json_of(view.target.resource, version)
-
-
-class _Stream(msgspec.Struct):
-    """One watch, and how far it has come."""
-
-    view: View
-    response: web.StreamResponse
-    revision: int
-    bookmarks: bool
-
-    async def send_bookmark(self) -> None:
-        """Tell the client how far it has seen, if it wants to know."""
-        if not self.bookmarks:
-            return
-        resource = self.view.target.resource
-        mark: Object = {
-            "kind": resource.kind,
-            "apiVersion": resource.api_version,
-            "metadata": {"resourceVersion": str(self.revision)},
-        }
-        if resource.kind == "Pod":
-            # As kube-apiserver does: clients must not trip over the null.
-            mark |= {"spec": {"containers": None}, "status": {}}
-        await self.response.write(_line("BOOKMARK", _encode(mark)))
+            shown = self._table(view.target, [item], revision_of(item))
+        return _line(kind, _encode(shown))
 
 
 # Words on the wire.
+
+
+def _bookmark(resource: Resource, revision: int) -> bytes:
+    """Tells a client how far it has seen."""
+    mark: Object = {
+        "kind": resource.kind,
+        "apiVersion": resource.api_version,
+        "metadata": {"resourceVersion": str(revision)},
+    }
+    if resource.kind == "Pod":
+        # As kube-apiserver does: clients must not trip over the null.
+        mark |= {"spec": {"containers": None}, "status": {}}
+    return _line("BOOKMARK", _encode(mark))
 
 
 def _reply(body: bytes, status: int = 200, **headers: str) -> web.Response:
@@ -380,23 +364,8 @@ def _delete_options(request: web.BaseRequest, body: bytes) -> Object:
     return options
 
 
-def _json_of(resource: Resource, version: Version) -> bytes:
-    if resource.from_stored is unchanged:
-        return version.json
-    return _encode(resource.from_stored(version.object))
-
-
 def _line(kind: str, json: bytes) -> bytes:
     return b'{"type":"%b","object":%b}\n' % (kind.encode(), json)
-
-
-def _last_seen(change: Change) -> Version:
-    """What left the view, as it was in view, at the revision at which it left."""
-    before = change.before
-    assert before is not None, "only an object that was in view can leave it"
-    metadata = before.metadata | {"resourceVersion": str(change.now.revision)}
-    item = before.object | {"metadata": metadata}
-    return Version(item, change.now.revision, _encode(item))
 
 
 def _wants_table(request: web.BaseRequest) -> bool:

@@ -1,7 +1,7 @@
 """Versioned objects in memory: one revision counter, and per collection the history watches read.
 
 Knows nothing of HTTP, kinds or rules. Objects are plain dicts that nobody changes once they are
-stored; each version is made into JSON once, and lists and watches share those bytes.
+stored: a new version is a new dict.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import math
 import uuid
-from bisect import bisect_right
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import takewhile
 from random import Random
 from typing import Literal
 
@@ -24,40 +24,29 @@ from engine.embedded.errors import ApiError, Object
 Key = tuple[str, str]
 """(namespace, name); the namespace of a cluster-scoped object is empty."""
 
-_encoder = msgspec.json.Encoder()
 
-
-class Version(msgspec.Struct, frozen=True):
-    """One version of one object and its JSON."""
-
-    object: Object
-    revision: int
-    json: bytes
-
-    @property
-    def metadata(self) -> Object:
-        """The object's metadata."""
-        metadata: Object = self.object["metadata"]
-        return metadata
+def revision_of(item: Object) -> int:
+    """At which revision an object was stored as it is."""
+    return int(item["metadata"]["resourceVersion"])
 
 
 class Change(msgspec.Struct, frozen=True):
     """One step of history; `before` is what the object was, `now` carries the new revision."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED"]
-    now: Version
-    before: Version | None
+    now: Object
+    before: Object | None
 
 
 class Collection:
     """All objects of one kind, the recent changes to them, and who wants to hear of new ones."""
 
     def __init__(self, history: int) -> None:
-        self.items: dict[Key, Version] = {}
+        self.items: dict[Key, Object] = {}
         self.floor = 0
         """Changes up to this revision are forgotten."""
-        self._limit = history
-        self._changes: list[Change] = []
+        self._history = history
+        self._changes: deque[Change] = deque()
         self._listeners: set[Callable[[], None]] = set()
 
     def since(self, revision: int) -> list[Change]:
@@ -68,8 +57,8 @@ class Collection:
         """
         if revision < self.floor:
             raise ApiError(410, f"too old resource version: {revision} ({self.floor})")
-        start = bisect_right(self._changes, revision, key=lambda change: change.now.revision)
-        return self._changes[start:]
+        newest = reversed(self._changes)
+        return [*takewhile(lambda change: revision_of(change.now) > revision, newest)][::-1]
 
     @contextmanager
     def listening(self, wake: Callable[[], None]) -> Iterator[None]:
@@ -81,16 +70,15 @@ class Collection:
             self._listeners.discard(wake)
 
     def forget(self, revision: int) -> None:
-        """Drop the history up to and including `revision`."""
-        self._changes = [change for change in self._changes if change.now.revision > revision]
-        self.floor = max(self.floor, revision)
+        """Drops the history, which goes up to `revision`."""
+        self._changes.clear()
+        self.floor = revision
 
     def record(self, change: Change) -> None:
-        """Append a change and wake the listeners."""
+        """Appends a change and wakes the listeners."""
         self._changes.append(change)
-        if len(self._changes) > 2 * self._limit:
-            self.floor = self._changes[-self._limit - 1].now.revision
-            del self._changes[: -self._limit]
+        if len(self._changes) > self._history:
+            self.floor = revision_of(self._changes.popleft().now)
         for wake in self._listeners:
             wake()
 
@@ -112,37 +100,36 @@ class Store:
         """The time as Kubernetes writes it, in whole seconds."""
         return stamp(int(self._clock.time()) + after_seconds)
 
-    def add(self, name: str, key: Key, value: Object) -> Version:
+    def add(self, name: str, key: Key, value: Object) -> Object:
         """Store a new object under a free key; uid and creation time are given here."""
         metadata = value["metadata"] | {
             "uid": str(uuid.UUID(int=self._random.getrandbits(128), version=4)),
             "creationTimestamp": self.now(),
         }
-        version = self._next(value, metadata)
+        item = self._next(value, metadata)
         collection = self.collection(name)
-        collection.items[key] = version
-        collection.record(Change("ADDED", version, None))
-        return version
+        collection.items[key] = item
+        collection.record(Change("ADDED", item, None))
+        return item
 
-    def put(self, name: str, key: Key, value: Object) -> Version:
+    def put(self, name: str, key: Key, value: Object) -> Object:
         """Store a new version of an object; an unchanged one makes no version and no event."""
         collection = self.collection(name)
         before = collection.items[key]
-        metadata = value["metadata"] | {"resourceVersion": str(before.revision)}
-        if before.object == value | {"metadata": metadata}:
+        revision = before["metadata"]["resourceVersion"]
+        if before == value | {"metadata": value["metadata"] | {"resourceVersion": revision}}:
             return before
-        version = self._next(value, metadata)
-        collection.items[key] = version
-        collection.record(Change("MODIFIED", version, before))
-        return version
+        item = collection.items[key] = self._next(value, value["metadata"])
+        collection.record(Change("MODIFIED", item, before))
+        return item
 
-    def remove(self, name: str, key: Key) -> Version:
+    def remove(self, name: str, key: Key) -> Object:
         """Delete an object and return its last state, with the revision of the deletion."""
         collection = self.collection(name)
         before = collection.items.pop(key)
-        version = self._next(before.object, before.metadata)
-        collection.record(Change("DELETED", version, before))
-        return version
+        item = self._next(before, before["metadata"])
+        collection.record(Change("DELETED", item, before))
+        return item
 
     async def changing(self, seconds: float, *names: str) -> AsyncIterator[None]:
         """Goes on this long after one of the collections changed, for ever; at infinity never."""
@@ -161,8 +148,6 @@ class Store:
         for collection in self._collections.values():
             collection.forget(self.revision)
 
-    def _next(self, value: Object, metadata: Object) -> Version:
+    def _next(self, value: Object, metadata: Object) -> Object:
         self.revision += 1
-        metadata = metadata | {"resourceVersion": str(self.revision)}
-        stored = value | {"metadata": metadata}
-        return Version(stored, self.revision, _encoder.encode(stored))
+        return value | {"metadata": metadata | {"resourceVersion": str(self.revision)}}

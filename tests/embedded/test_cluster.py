@@ -117,7 +117,7 @@ def test_the_same_seed_makes_the_same_cluster() -> None:
 
 def test_bandwidth_wanders_within_its_range() -> None:
     _, nodes = simulated()
-    nodes.signals["receive"]["node-01"].value = 1_000.0
+    nodes.signals["node_network_receive"]["node-01"] = 1_000.0
     seen = set()
     for _ in range(200):
         nodes.step_signals()
@@ -132,12 +132,12 @@ def test_bound_pods_run_and_deleted_pods_end() -> None:
         api.create(PODS, "default", pod(name))
     bind(api, "bound", "node-01")
     step(api, nodes)
-    running = api.get(PODS, "default", "bound").object["status"]
+    running = api.get(PODS, "default", "bound")["status"]
     assert running["phase"] == "Running"
     assert {each["type"] for each in running["conditions"]} >= {"PodScheduled", "Ready"}
-    assert api.get(PODS, "default", "waiting").object["status"]["phase"] == "Pending"
+    assert api.get(PODS, "default", "waiting")["status"]["phase"] == "Pending"
     api.delete(PODS, ("default", "bound"), {})
-    assert "deletionTimestamp" in api.get(PODS, "default", "bound").metadata
+    assert "deletionTimestamp" in api.get(PODS, "default", "bound")["metadata"]
     step(api, nodes)
     assert ("default", "bound") not in api.collection(PODS).items
 

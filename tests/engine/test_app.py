@@ -217,7 +217,7 @@ async def test_the_least_busy_node_wins_once_samples_are_there():
     async with embedded(pace=still) as cluster:
         nodes = [node["metadata"]["name"] for node in cluster.list("nodes")]
         for number, name in enumerate(nodes):
-            cluster.nodes.signals["receive"][name].value = 0.0 if number == 3 else 9e7
+            cluster.nodes.signals["node_network_receive"][name] = 0.0 if number == 3 else 9e7
         async with process(cluster) as berth:
             await berth.until(lambda: berth.app.telemetry[Count.SIGNAL_QUERIES])
             await berth.until(lambda: any(s.matched for s in berth.app.signals.status()))

@@ -344,7 +344,8 @@ def test_a_pipe_among_the_policies_is_told_and_not_waited_for(tmp_path):
     (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(OBJECTS))
     files = ("-f", str(tmp_path / "all.yaml"), "--policies", str(tmp_path))
     result = CliRunner().invoke(main, ["explain", "pod", "web", *files])
-    assert result.stderr == f"Error: {tmp_path}/a.policy: it is not a regular file\n"
+    why = "cannot be read: it is not a regular file"
+    assert result.stderr == f"Error: {tmp_path}/a.policy: {why}\n"
 
 
 def missed(pod, cache, **profile):
