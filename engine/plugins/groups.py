@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.interface import GroupColumn, Moved
-from engine.framework.snapshot import Domains, DomainTable, Rows, Snapshot, Tally
+from engine.framework.snapshot import CodeColumn, Domains, DomainTable, Rows, Snapshot, Tally
 from engine.pods.selectors import NOTHING
 
 FEW_DOMAINS: Final = 64
@@ -106,6 +106,18 @@ class Part:
         total[rows] = np.fromiter(counts.values(), np.int64, len(counts))
         return total
 
+    def of(self, snapshot: Snapshot, rows: Rows) -> tuple[CodeColumn, Counts]:
+        """The domain of each of some rows, -1 without the label, and the count, undefined there."""
+        size = snapshot.nodes.size
+        domains = self.domains.domain[:size][rows]
+        if self.by_row is not None:
+            return domains, self.column(size)[rows]
+        if len(domains) > _FEW_ROWS:
+            return domains, self.dense()[domains]
+        each = domains.tolist()
+        besides = [self.otherwise.get(domain, 0) for domain in each]
+        return domains, np.array([*map(add, self.totals(each), besides)], np.float64)
+
     def value(self, row: int) -> int:
         """Of one row."""
         if self.by_row is not None:
@@ -163,35 +175,6 @@ def no_pods(snapshot: Snapshot, key: str) -> DomainTable:
     """A table without pods, for its domains."""
     none = snapshot.topology.pod_set(None, NOTHING, terminating=True)
     return snapshot.topology.table(none, key)
-
-
-class ByRow:
-    """Some rows, one by one."""
-
-    def __init__(self, parts: Sequence[Part], snapshot: Snapshot, rows: Rows) -> None:
-        self._parts = parts
-        self._size = snapshot.nodes.size
-        self._rows = rows
-
-    def __len__(self) -> int:
-        rows = self._rows
-        return len(range(*rows.indices(self._size))) if isinstance(rows, slice) else len(rows)
-
-    def domain(self, part: int) -> NDArray[np.integer]:
-        """The domain of each row by a label, -1 without it."""
-        return self._parts[part].domains.domain[: self._size][self._rows]
-
-    def count(self, part: int) -> Counts:
-        """The count of each row's domain; undefined without the label."""
-        one, domains = self._parts[part], self.domain(part)
-        if one.by_row is not None:
-            return one.column(self._size)[self._rows]
-        if len(domains) <= _FEW_ROWS:
-            each = domains.tolist()
-            besides = [one.otherwise.get(domain, 0) for domain in each]
-            return np.array([*map(add, one.totals(each), besides)], np.float64)
-        counts: Counts = one.dense()[domains]
-        return counts
 
 
 class Groups(ABC):

@@ -9,9 +9,10 @@ Source: kubernetes plugins/interpodaffinity (filtering.go, scoring.go, plugin.go
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
+from msgspec import Meta
 
 from engine.framework.events import Action, QueueingHint, Resource, Seen
 from engine.framework.interface import (
@@ -30,7 +31,7 @@ from engine.framework.interface import (
 from engine.framework.snapshot import CountedTerm, DomainTable, Rows, Snapshot, Tally
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.objects import Namespace, Node, Pod
-from engine.plugins.groups import ByRow, Groups, Part, no_pods
+from engine.plugins.groups import Groups, Part, no_pods
 from engine.plugins.hints import always, now, on, placed, queue_if
 from engine.pods.podinfo import PodInfo
 from engine.pods.podterms import NO_TERMS, AffinityTerm, Demand, PodTerms, Spaces, terms_of
@@ -42,14 +43,13 @@ NOT_FAR: Final = unschedulable("node(s) didn't match pod anti-affinity rules")
 UNWANTED: Final = unschedulable("node(s) didn't satisfy existing pods anti-affinity rules")
 _STATUSES: Final = (NOT_NEAR, NOT_FAR, UNWANTED)
 _NEAR: Final = _STATUSES.index(NOT_NEAR)
-_MOST_WEIGHT: Final = 100
 _NO_NAMESPACE: Final = Namespace()
 
 
 class InterPodAffinityArgs(PluginArgs, frozen=True):
     """`pluginConfig` of InterPodAffinity."""
 
-    hard_pod_affinity_weight: int = 1
+    hard_pod_affinity_weight: Annotated[int, Meta(ge=0, le=100)] = 1
     ignore_preferred_terms_of_existing_pods: bool = False
 
 
@@ -261,14 +261,16 @@ class RequiredTerms(Groups):
 
     def filter(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """See `Points.filter`."""
-        by_row = ByRow(self.parts(snapshot), snapshot, rows)
-        first, against = self._first, np.zeros((len(_STATUSES), len(by_row)), np.bool_)
-        for i, kind in enumerate(self._kinds):
-            without = by_row.domain(i) < 0
+        parts, first = self.parts(snapshot), self._first
+        against = np.zeros((len(_STATUSES), len(snapshot.nodes.present[rows])), np.bool_)
+        for part, kind in zip(parts, self._kinds, strict=True):
+            domains, counts = part.of(snapshot, rows)
             if kind != _NEAR:
-                against[kind] |= ~without & (by_row.count(i) > 0)
+                against[kind] |= (domains >= 0) & (counts > 0)
+            elif first:
+                against[kind] |= domains < 0
             else:
-                against[kind] |= without if first else without | (by_row.count(i) <= 0)
+                against[kind] |= (domains < 0) | (counts <= 0)
         return Verdicts.by_first([*zip(_STATUSES, against, strict=True)])
 
 
@@ -315,10 +317,10 @@ class PreferredTerms(Groups):
 
     def score(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
         """See `Points.score`: the weights of all terms met in the domains of each row."""
-        by_row = ByRow(self.parts(snapshot), snapshot, rows)
-        total = np.zeros(len(by_row))
-        for i in range(len(self._parts)):
-            total += np.where(by_row.domain(i) < 0, 0.0, by_row.count(i))
+        total = np.zeros(len(snapshot.nodes.present[rows]))
+        for part in self.parts(snapshot):
+            domains, counts = part.of(snapshot, rows)
+            total += np.where(domains < 0, 0.0, counts)
         return total
 
     def normalize(self, scores: Scores) -> Scores:
@@ -345,16 +347,9 @@ class InterPodAffinity:
     name: Final = NAME
 
     def __init__(self, args: InterPodAffinityArgs | None = None) -> None:
-        """Reads the profile's weight of required terms.
-
-        Raises:
-            ValueError: the weight is none.
-        """
         args = args or InterPodAffinityArgs()
         self._hard_weight = args.hard_pod_affinity_weight
         self._ignores_likes = args.ignore_preferred_terms_of_existing_pods
-        if not 0 <= self._hard_weight <= _MOST_WEIGHT:
-            raise ValueError("hardPodAffinityWeight: not in valid range [0, 100]")
 
     def points(self) -> Points:
         """Pods come, go or change their labels, nodes come or change theirs."""

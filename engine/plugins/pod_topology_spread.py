@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import compress
 from math import floor, log
 from operator import add
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ from engine.framework.interface import (
 from engine.framework.snapshot import BoolColumn, NodeColumns, Rows, Snapshot, Tally, label_column
 from engine.framework.status import Code, Status, unresolvable, unschedulable
 from engine.objects import Node, OwnerReference, Pod, Toleration, TopologySpreadConstraint
-from engine.plugins.groups import ByRow, Groups, Part, no_pods
+from engine.plugins.groups import Groups, Part, no_pods
 from engine.plugins.hints import on, placed, queue_if
 from engine.plugins.node_selector import MOST_REQUIREMENTS, eligibility_key, matching, required
 from engine.plugins.taint_toleration import all_tolerated, by_taints
@@ -246,7 +246,7 @@ class PodTopologySpreadArgs(PluginArgs, frozen=True):
     """`pluginConfig` of PodTopologySpread."""
 
     default_constraints: list[TopologySpreadConstraint] | None = None
-    defaulting_type: str = ""
+    defaulting_type: Literal["", "System", "List"] = ""
 
     def check(self) -> None:
         """Checks it.
@@ -254,8 +254,6 @@ class PodTopologySpreadArgs(PluginArgs, frozen=True):
         Raises:
             ValueError: a field has no value that it may have; the message names it.
         """
-        if self.defaulting_type not in ("", "System", "List"):
-            raise ValueError(f"defaultingType: {self.defaulting_type!r} is not System or List")
         if self.default_constraints and self.defaulting_type != "List":
             raise ValueError("defaultConstraints: only with defaultingType List")
         seen = set()
@@ -341,11 +339,10 @@ class HardConstraints(Groups):
 
     def filter(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """See `Points.filter`; by the first constraint that says no."""
-        by_row = ByRow(self.parts(snapshot), snapshot, rows)
         against: list[tuple[Status, BoolColumn]] = []
-        for i, most in enumerate(self._most()):
-            against.append((NO_LABEL, by_row.domain(i) < 0))
-            against.append((SKEWED, by_row.count(i) > most))
+        for part, most in zip(self.parts(snapshot), self._most(), strict=True):
+            domains, counts = part.of(snapshot, rows)
+            against += (NO_LABEL, domains < 0), (SKEWED, counts > most)
         return Verdicts.by_first(against)
 
     def _part(self, constraint: Constraint, snapshot: Snapshot, otherwise: dict[int, int]) -> Part:
@@ -411,24 +408,17 @@ class SoftConstraints(Groups):
 
         How many pods of the kind are near, each label in its own measure: less is better.
         """
-        by_row = ByRow(self.parts(snapshot), snapshot, rows)
-        constraints = self._spread.soft
-        domains = [by_row.domain(i) for i in range(len(constraints))]
-        ignored = np.zeros(len(by_row), np.bool_)
-        if self._spread.every_key:
-            for domain in domains:
-                ignored |= domain < 0
-        self._ignored = ignored
-        counted = ~ignored
-        total = np.zeros(len(by_row))
-        for i, constraint in enumerate(constraints):
-            if constraint.topology_key == HOSTNAME:
+        each = [part.of(snapshot, rows) for part in self.parts(snapshot)]
+        lacking: BoolColumn = np.logical_or.reduce([domains < 0 for domains, _ in each])
+        self._ignored = ignored = lacking & self._spread.every_key
+        counted, total = ~ignored, np.zeros(len(each[0][0]))
+        for (domains, counts), (by_host, skew) in zip(each, self._measures, strict=True):
+            if by_host:
                 size = int(np.count_nonzero(counted))
             else:
                 # A node without the label is in the domain of the empty value, but not scored.
-                size = len(set(np.maximum(domains[i][counted], 0).tolist()))
-            share = by_row.count(i) * log(size + 2) + (constraint.max_skew - 1)
-            total += np.where(domains[i] >= 0, share, 0.0)
+                size = len(set(np.maximum(domains[counted], 0).tolist()))
+            total += np.where(domains >= 0, counts * log(size + 2) + skew, 0.0)
         total[ignored] = 0.0
         return np.floor(total + _HALF)
 

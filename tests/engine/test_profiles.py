@@ -257,8 +257,8 @@ def test_a_node_that_comes_into_sight_wakes():
         ),
         (
             {"pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": {}}}]},
-            "plugin 'NodeResourcesFit': scoringStrategy.type: '' is not LeastAllocated,"
-            " MostAllocated or RequestedToCapacityRatio",
+            "plugin 'NodeResourcesFit': Object missing required field `type` - at"
+            " `$.scoringStrategy`",
         ),
         (
             {"plugins": {"multiPoint": {"enabled": [{"name": "Coscheduling"}]}}},

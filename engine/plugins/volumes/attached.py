@@ -9,9 +9,9 @@ Source: kubernetes plugins/nodevolumelimits/csi.go.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,7 +129,7 @@ def _has_moved(node: CSINode | None, plugin: str) -> bool:
 
 
 ATTACHMENTS: Final = "VolumeAttachment"
-KINDS: Final = (CLAIMS, VOLUMES, CLASSES, ATTACHMENTS, CSI_NODES)
+KINDS: Final = (CLAIMS, VOLUMES, CLASSES, ATTACHMENTS)
 """What volumes on nodes are read from, besides pods."""
 _KEY: Final = "volumes"
 _ATTACHED: Final = "attached"
@@ -257,15 +257,6 @@ def _by_class(
     return (of.driver, handle) if of.handle is not None and migrating else ("", "")
 
 
-class _Read(NamedTuple):
-    """What a pod has on its node: as `OnNode`."""
-
-    pod: Pod
-    marks: Sequence[str]
-    attached: Attached
-    error: str
-
-
 @dataclass(slots=True)
 class OnNode:
     """What is on one node: how many volumes of each driver.
@@ -277,9 +268,6 @@ class OnNode:
     counts: Counter[str] = field(default_factory=Counter)
     marks: set[str] = field(default_factory=set)
     error: str = ""
-    migrating: bool = False
-    each: dict[str, _Read] = field(default_factory=dict)
-    """By UID, read as the node has a CSINode (`migrating`) or has not."""
 
 
 def _attachments(row: int, snapshot: Snapshot, found: OnNode) -> Attached:
@@ -305,7 +293,10 @@ def concerns(state: State, pod: PodInfo, other: PodInfo, snapshot: Snapshot) -> 
 
 
 class NodeVolumes:
-    """What is on the nodes, by row; see the module."""
+    """What is on the nodes, by row; see the module.
+
+    Read as if all nodes had a CSINode, which says what of it counts: without one nothing does.
+    """
 
     def __init__(self) -> None:
         self._of: object = None
@@ -359,8 +350,7 @@ class NodeVolumes:
         at = snapshot.generation, snapshot.objects_version(*KINDS)
         if self._of is snapshot.dictionary and self._at == at:
             return
-        stale: set[int] = set()
-        changed, what_if = self._changed(snapshot, stale), snapshot.generation < 0
+        changed, what_if = self._changed(snapshot), snapshot.generation < 0
         thought, self._of, self._at = self._thought, snapshot.dictionary, at
         self._versions = {kind: snapshot.objects_version(kind) for kind in KINDS}
         if changed is None:
@@ -377,26 +367,27 @@ class NodeVolumes:
         flags = pods.flag(*_WITH_VOLUMES)
         for row in rows:
             there = pods.on(row)
-            known = [pods.pod(each) for each in there[flags[there]].tolist()]
-            self._replace(snapshot, row, known, stale=row in stale)
+            self._replace(snapshot, row, [pods.pod(each) for each in there[flags[there]].tolist()])
 
-    def _changed(self, snapshot: Snapshot, stale: set[int]) -> set[int] | None:
-        """The rows to look at again; None: all. Those whose storage objects changed are `stale`."""
+    def _changed(self, snapshot: Snapshot) -> set[int] | None:
+        """The rows to look at again; None: all."""
         if self._of is not snapshot.dictionary:
             return None
-        changed = snapshot.changes_since(self._generation)
-        if changed is None:
+        changes = snapshot.changes_since(self._generation)
+        if changes is None:
             return None
+        found: set[int] = set(changes[0].tolist())
         for kind in KINDS:
             keys = snapshot.objects_changed(kind, self._versions[kind])
             if keys is None:
                 return None
             for key in keys:
-                stale |= self._rows.get(f"{kind} {key}", set())
-                stale.add(_node_row(snapshot, kind, key))
+                found |= self._rows.get(f"{kind} {key}", set())
+                if kind == ATTACHMENTS and key in snapshot.objects(kind):
+                    found.add(snapshot.nodes.row(_node_of(snapshot.objects(kind)[key])))
                 if kind == CLAIMS and not self._is_the_same(snapshot, key):
-                    stale |= self._rows.get(f"{_USED} {key}", set())
-        return stale.union(changed[0].tolist()) - {-1}
+                    found |= self._rows.get(f"{_USED} {key}", set())
+        return found - {-1}
 
     def _is_the_same(self, snapshot: Snapshot, key: str) -> bool:
         """Whether the claim says what it said at its last change: it may be used on all nodes."""
@@ -408,15 +399,11 @@ class NodeVolumes:
             self._said[mark] = said
         return same
 
-    def _replace(
-        self, snapshot: Snapshot, row: int, pods: Sequence[PodInfo], *, stale: bool
-    ) -> None:
+    def _replace(self, snapshot: Snapshot, row: int, pods: Iterable[PodInfo]) -> None:
         old = self._on.pop(row, None) or OnNode()
         new = OnNode()
         if snapshot.nodes.present[row]:
-            new.migrating = snapshot.nodes.name(row) in snapshot.objects(CSI_NODES)
-            known = {} if stale or old.migrating != new.migrating else old.each
-            _fill(new, snapshot, row, pods, known)
+            _fill(new, snapshot, row, pods)
         for mark in old.marks - new.marks:
             rows = self._rows[mark]
             rows.discard(row)
@@ -435,48 +422,31 @@ class NodeVolumes:
             self._on[row] = new
 
 
-def _fill(
-    found: OnNode, snapshot: Snapshot, row: int, pods: Iterable[PodInfo], known: Mapping[str, _Read]
-) -> None:
-    """What these pods, of which some are known, and the attachments of the node have there."""
+def _fill(found: OnNode, snapshot: Snapshot, row: int, pods: Iterable[PodInfo]) -> None:
+    """What these pods and the attachments of the node have there."""
     attached = Attached()
     for info in pods:
-        read = known.get(info.uid)
-        if read is None or read.pod is not info.pod:
-            read = _read(info.pod, snapshot, migrating=found.migrating)
-        found.each[info.uid] = read
-        found.marks.update(read.marks)
-        attached |= read.attached
-        found.error = read.error or found.error
+        found.marks.update(_marks(info.pod, snapshot))
+        try:
+            attached |= attached_by(info.pod, snapshot, migrating=True, is_new=False)
+        except ValueError as wrong:
+            found.error = str(wrong)
     found.marks.update(f"{_ATTACHED} {name}" for name in attached)
     everything = {**_attachments(row, snapshot, found), **attached}
     found.counts.update(everything.values())
 
 
-def _read(pod: Pod, snapshot: Snapshot, *, migrating: bool) -> _Read:
+def _marks(pod: Pod, snapshot: Snapshot) -> Iterator[str]:
+    """What is read for the pod."""
     space = pod.metadata.namespace
-    marks = []
     for volume, name in all_claims(pod):
         claim = find_claim(snapshot, space, name)
         # Of one that was made for it the pod reads more: whose it is.
-        marks.append(f"{_USED if volume.ephemeral is None else CLAIMS} {space}/{name}")
+        yield f"{_USED if volume.ephemeral is None else CLAIMS} {space}/{name}"
         if claim is not None:
-            marks.append(f"{VOLUMES} {claim.spec.volume_name}")
+            yield f"{VOLUMES} {claim.spec.volume_name}"
             if find_volume(snapshot, claim.spec.volume_name) is None:
-                marks.append(f"{CLASSES} {class_of(claim)}")
-    try:
-        attached = attached_by(pod, snapshot, migrating=migrating, is_new=False)
-    except ValueError as wrong:
-        return _Read(pod, marks, {}, str(wrong))
-    return _Read(pod, marks, attached, "")
-
-
-def _node_row(snapshot: Snapshot, kind: str, key: str) -> int:
-    """The row of the node that an object is about, -1 if it is about none."""
-    if kind == CSI_NODES:
-        return snapshot.nodes.row(key)
-    one = snapshot.objects(kind).get(key) if kind == ATTACHMENTS else None
-    return -1 if one is None else snapshot.nodes.row(one.spec.node_name)
+                yield f"{CLASSES} {class_of(claim)}"
 
 
 def _with_any(snapshot: Snapshot) -> set[int]:

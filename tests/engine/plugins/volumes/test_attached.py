@@ -179,30 +179,14 @@ def test_what_is_thought_costs_the_nodes_that_it_is_about(monkeypatch) -> None:
     assert sorted(looked_at) == [3, 3, 7, 7]
 
 
-def test_a_pod_that_comes_has_no_other_of_its_node_read_again(monkeypatch) -> None:
-    cache, kept, read = make.cluster("n1"), NodeVolumes(), []
-    real = attached.attached_by
-    monkeypatch.setattr(
-        attached,
-        "attached_by",
-        lambda pod, *how, **more: (read.append(pod), real(pod, *how, **more))[1],
-    )
-    for number in range(20):
-        make.csi_volume(cache, f"v{number}", f"h{number}")
-        make.claim(cache, f"c{number}", volume=f"v{number}")
-        cache.add_pod(make.pod(f"p{number}", f"c{number}", node="n1"), "n1")
-        assert kept.count(cache.snapshot(0.0), "csi.x").tolist() == [number + 1]
-    assert len(read) == 20
-
-
 def test_a_claim_that_says_the_same_has_no_pod_read_again(monkeypatch) -> None:
     cache, kept, read = make.cluster("n1", "n2"), NodeVolumes(), []
     make.csi_volume(cache, "v1", "h1", "c1")
     for name in ("n1", "n2"):
         cache.add_pod(make.pod(name, "c1", node=name), name)
-    real = attached._read
+    real = attached.attached_by
     monkeypatch.setattr(
-        attached, "_read", lambda pod, *more, **of: read.append(pod) or real(pod, *more, **of)
+        attached, "attached_by", lambda pod, *more, **of: read.append(pod) or real(pod, *more, **of)
     )
     for number in range(5):
         make.claim(cache, "c1", volume="v1", annotations={"note": str(number)}, version=number)
