@@ -19,19 +19,17 @@ import numpy as np
 from engine.framework.classes import PodClass
 from engine.framework.decision import (
     Decision,
-    Details,
     PluginScore,
     PostFilterResult,
     Rejection,
     Rejections,
 )
-from engine.framework.groupedchoice import GroupedChoice
 from engine.framework.keycolumn import FRACTION, NOWHERE, TIE_BITS, TIE_MASK
-from engine.framework.opinion import LEFT_OUT, SCALE, Opinion
+from engine.framework.opinion import LEFT_OUT, Opinion
 from engine.framework.opinion import NAME as EXTENDER
 from engine.framework.runtime import Candidates, Framework, PluginError, Unfit
 from engine.framework.searchprogress import SearchProgress
-from engine.framework.snapshot import IntColumn, Snapshot
+from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status, unschedulable
 from engine.pods.podinfo import PodInfo
 
@@ -140,7 +138,8 @@ class _Cycle(msgspec.Struct, eq=False):
         if keys.bad is not None:
             raise keys.bad
         total = (key >> TIE_BITS) / FRACTION + keys.base
-        return self.placed(row, feasible, total, partial(self.details, row, keys.column, choice))
+        among = partial(self.framework.candidates, known, self.pod, snapshot)
+        return self.placed(row, feasible, total, among)
 
     def choose_widely(self, known: PodClass) -> Decision:
         """The choice where a plugin or an extender looks further than a row in every cycle."""
@@ -172,44 +171,37 @@ class _Cycle(msgspec.Struct, eq=False):
             steps[keys == NOWHERE] = NOWHERE
             best = int(np.lexsort((keys & TIE_MASK, steps))[-1])
         row = int(candidates[best])
-
-        def work_out() -> Details:
-            found = self.details(row, keys, candidates=candidates)
-            if opinion is None:
-                return found
-            ties, theirs = int(np.count_nonzero(steps == steps[best])), self.given(opinion, row)
-            return replace(found, ties=ties, scores=(*found.scores, *theirs))
-
         total = int(steps[best]) / FRACTION + known.keys.base
-        return self.placed(row, len(candidates), total, work_out)
+        return self.placed(row, len(candidates), total, lambda: candidates)
 
     def single(self, row: int) -> Decision:
         """The only candidate; scored only if a plugin reads the scores."""
-        scores: tuple[PluginScore, ...] = ()
-        if self.framework.wants_scores:
-            scores = self.scores(np.array([row], dtype=np.intp), 0)
-        total = sum(one.normalized * one.weight for one in scores)
-        return self.placed(row, 1, total, lambda: Details(scores, 1, self.rejected()))
+        decision = self.placed(row, 1, 0.0, lambda: np.array([row], dtype=np.intp))
+        decision.total = sum(one.normalized * one.weight for one in decision.scores)
+        return decision
 
     def placed(
-        self, row: int, feasible: int, total: float, work_out: Callable[[], Details]
+        self, row: int, feasible: int, total: float, among: Callable[[], Candidates]
     ) -> Decision:
-        """The decision for a node."""
-        snapshot = self.snapshot
-        decision = Decision(
+        """The decision for a node, which is one of the candidates."""
+        snapshot, framework = self.snapshot, self.framework
+        return Decision(
             self.pod,
             snapshot.generation,
-            self.framework.bundle,
+            framework.bundle,
             snapshot.nodes.count,
             snapshot.nodes.name(row),
             row,
             feasible,
             total,
-            work_out=work_out,
+            scores=self.scores(row, among()) if framework.wants_scores else (),
         )
-        if self.framework.wants_scores:
-            _ = decision.details
-        return decision
+
+    def scores(self, row: int, candidates: Candidates) -> tuple[PluginScore, ...]:
+        """What each plugin gave one of the candidates."""
+        at = int(np.searchsorted(candidates, row))
+        each = self.framework.scores(self.pod, self.snapshot, candidates)
+        return tuple([PluginScore(n, float(raw[at]), float(to[at]), w) for n, w, raw, to in each])
 
     def unplaced(
         self, rejections: Rejections | None = None, error: Status | None = None
@@ -219,42 +211,3 @@ class _Cycle(msgspec.Struct, eq=False):
         about = self.pod, snapshot.generation, self.framework.bundle, snapshot.nodes.count
         fit_error = None if rejections is None else rejections.fit_error()
         return Decision(*about, fit_error=fit_error, rejections=rejections, error=error)
-
-    # ---- worked out when somebody asks -------------------------------------------------------
-
-    def details(
-        self,
-        row: int,
-        keys: IntColumn,
-        choice: GroupedChoice | None = None,
-        candidates: Candidates | None = None,
-    ) -> Details:
-        """The details of a decision; `keys` are those of all rows, or of the candidates."""
-        if choice is not None:
-            keys = choice.every(keys)
-        if candidates is None:
-            candidates = np.flatnonzero(keys >= 0)
-        scores = self.scores(candidates, int(np.searchsorted(candidates, row)))
-        best = int(keys.max()) >> TIE_BITS
-        ties = int(np.count_nonzero(keys >> TIE_BITS == best))
-        every = len(candidates) == self.snapshot.nodes.count
-        return Details(scores, ties, {} if every else self.rejected())
-
-    def scores(self, candidates: Candidates, at: int) -> tuple[PluginScore, ...]:
-        """What each plugin gave one of the candidates."""
-        each = self.framework.scores(self.pod, self.snapshot, candidates)
-        return tuple([PluginScore(n, float(raw[at]), float(to[at]), w) for n, w, raw, to in each])
-
-    def given(self, opinion: Opinion, row: int) -> list[PluginScore]:
-        """The extenders' scores of the node."""
-        name = self.snapshot.nodes.name(row)
-        return [
-            PluginScore(one.extender, score, score * SCALE, one.weight)
-            for one in opinion.scores
-            if (score := one.scores.get(name)) is not None
-        ]
-
-    def rejected(self) -> dict[str, int]:
-        """How many nodes each plugin was the first to reject."""
-        found = self.framework.rejections(self.pod, self.snapshot).by_plugin()
-        return {plugin: len(rows) for plugin, rows in found.items()}

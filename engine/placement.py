@@ -136,8 +136,6 @@ class Placement:
             return Refused(queued, decision)
         was_nominated = self._cache.nominations.nodes.get(pod.uid) == decision.node
         self._cache.assume(pod, decision.node, now)
-        # From here on it would be wrong, and a pod may wait for longer than the rules are in force.
-        decision.work_out = None
         if len(self.waiting_pods):
             self.waiting_pods.happened(POD_ASSIGNED)
         chosen = Chosen(queued, decision, decision.node, was_nominated=was_nominated)

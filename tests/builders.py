@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from msgspec import structs
 
 from dsl.plan import MetricSpec
 from engine.cache import cache
 from engine.configuration.scheduler import ProfileDocument
+from engine.framework.decision import Decision
+from engine.framework.keycolumn import TIE_BITS
 from engine.framework.profile import Weighted
-from engine.framework.snapshot import Signals
+from engine.framework.runtime import Framework
+from engine.framework.snapshot import Signals, Snapshot
 from engine.objects import Node, Pod, from_builtins
 from engine.plugins.profiles import make_profile
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.simulate.samples import Samples
+
+Given = dict[str, tuple[float, float, float]]
+"""By plugin: the raw score of a node, the normalised one, and the weight."""
 
 
 class Cache(cache.Cache):
@@ -103,3 +110,17 @@ def make_metric(id: str, query: str, by: tuple[str, ...] = (), **how: Any) -> Me
 
 def make_pod(name: str, **how: Any) -> PodInfo:
     return make_pod_info(pod_object(name, **how))
+
+
+def scored(decision: Decision, snapshot: Snapshot, framework: Framework) -> tuple[int, Given]:
+    """How many nodes have the best total, and what the chosen one got, if nodes were scored."""
+    if decision.feasible <= 1:
+        return 0, {}
+    pod = decision.pod
+    known = framework.class_of(pod, snapshot)
+    rows = framework.candidates(known, pod, snapshot)
+    steps = framework.keys(known, pod, snapshot, rows) >> TIE_BITS
+    at = int(np.searchsorted(rows, decision.row))
+    each = framework.scores(pod, snapshot, rows)
+    given = {name: (float(raw[at]), float(to[at]), weight) for name, weight, raw, to in each}
+    return int(np.count_nonzero(steps == steps.max())), given

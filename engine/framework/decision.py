@@ -176,21 +176,11 @@ class PluginScore:
     weight: float
 
 
-@dataclass(frozen=True, slots=True)
-class Details:
-    """The parts of a decision that are computed only when they are read."""
-
-    scores: tuple[PluginScore, ...] = ()
-    ties: int = 1
-    rejected: Mapping[str, int] | None = None
-
-
 class Decision(msgspec.Struct, eq=False):
     """The outcome of one cycle.
 
     Exactly one of `node`, `fit_error` and `error` is set. `generation` and `bundle` name the state
-    and the rules it was made from. `scores`, `ties` and `rejected` are worked out when they are
-    first read, which has to be before the cluster changes.
+    and the rules it was made from.
     """
 
     pod: PodInfo
@@ -209,8 +199,8 @@ class Decision(msgspec.Struct, eq=False):
     error: Status | None = None
     opinion: Opinion | None = None
     """What extenders said of the pod, if any was asked."""
-    work_out: Callable[[], Details] | None = None
-    known: Details | None = None
+    scores: tuple[PluginScore, ...] = ()
+    """What each plugin gave the chosen node, if a plugin reads that (`Points.reads_scores`)."""
     said: tuple[str, ...] = ()
     """The answers of the acting tier as text, in order."""
     why: str = ""
@@ -224,29 +214,6 @@ class Decision(msgspec.Struct, eq=False):
         if self.fit_error is None:
             return ""
         return self.fit_error.told("" if self.rescue is None else self.rescue.message)
-
-    @property
-    def details(self) -> Details:
-        """See `Details`."""
-        if self.known is None:
-            self.known = Details() if self.work_out is None else self.work_out()
-            self.work_out = None
-        return self.known
-
-    @property
-    def scores(self) -> tuple[PluginScore, ...]:
-        """The scores of the chosen node, by plugin."""
-        return self.details.scores
-
-    @property
-    def ties(self) -> int:
-        """How many nodes had the best total."""
-        return self.details.ties
-
-    @property
-    def rejected(self) -> Mapping[str, int]:
-        """Plugin -> nodes it was the first to reject, where a node was found."""
-        return self.details.rejected or {}
 
 
 class Placed(msgspec.Struct, frozen=True, eq=False):

@@ -21,7 +21,7 @@ from engine.clock import ManualClock
 from engine.explain.gangs import Group, group_of, start_of
 from engine.explain.scores import Ranking, among
 from engine.framework.acting import Acts
-from engine.framework.decision import Decision, Details, PluginScore
+from engine.framework.decision import Decision, PluginScore
 from engine.framework.effects import Emit, Patch
 from engine.framework.runtime import Candidates, Unfit
 from engine.framework.status import Code, Status
@@ -196,7 +196,7 @@ class Answers:
             node,
             scene.rows[node],
             total=0.0 if taken is None else taken.total,
-            known=Details(tuple([PluginScore(g.plugin, g.raw, g.score, g.weight) for g in given])),
+            scores=tuple([PluginScore(g.plugin, g.raw, g.score, g.weight) for g in given]),
         )
 
     @cached_property

@@ -34,7 +34,7 @@ from engine.framework.snapshot import Cause
 from engine.framework.status import Status, unschedulable
 from engine.objects import ContainerImage, Namespace, ObjectMeta
 from engine.plugins.registry import make_plugin
-from tests.builders import Cache, changed, default_plugins, make_node, make_pod
+from tests.builders import Cache, changed, default_plugins, make_node, make_pod, scored
 from tests.effort import examples
 from tests.engine.policy.builders import chain
 
@@ -191,13 +191,13 @@ def of_app(app, name, **how):
     return make_pod(name, labels=labels, spec=spec, **how)
 
 
-def told(decision):
+def told(pod, snapshot, framework):
+    decision = decide(pod, snapshot, framework)
     return (
         decision.node,
         decision.feasible,
         decision.total,
-        decision.ties,
-        decision.scores,
+        scored(decision, snapshot, framework),
         decision.fit_error and decision.fit_error.message(),
         decision.error,
     )
@@ -217,8 +217,8 @@ def test_every_step_equals_a_full_pass(zoo, happenings):
             continue
         pod = of_app(event[2], f"p{number}", cpu="1", priority=event[1])
         snapshot = cache.snapshot(0.0)
-        found = told(decide(pod, snapshot, kept))
-        assert found == told(decide(pod, snapshot, Framework(profile, memo_bytes=0)))
+        found = told(pod, snapshot, kept)
+        assert found == told(pod, snapshot, Framework(profile, memo_bytes=0))
         if found[0] is not None:
             cache.assume(pod, found[0])
 
@@ -297,8 +297,8 @@ def test_classes_of_which_plugins_say_the_same_equal_a_full_pass(also, stream):
         name, cpu = f"p{number}", f"{1 + cpu}.{number}"
         pod = of_image(image, name, tolerates=tolerates, cpu=cpu, priority=priority)
         snapshot = cache.snapshot(0.0)
-        found = told(decide(pod, snapshot, kept))
-        assert found == told(decide(pod, snapshot, Framework(profile, memo_bytes=0)))
+        found = told(pod, snapshot, kept)
+        assert found == told(pod, snapshot, Framework(profile, memo_bytes=0))
         if found[0] is not None:
             cache.assume(pod, found[0])
 
@@ -339,8 +339,8 @@ def test_a_class_takes_nothing_over_that_more_than_rows_decides(plugin, taint):
     for number in range(5):
         pod = make_pod(f"p{number}", cpu=f"{1 + number}", priority=1)
         snapshot = cache.snapshot(0.0)
-        found = told(decide(pod, snapshot, kept))
-        assert found == told(decide(pod, snapshot, Framework(profile, memo_bytes=0)))
+        found = told(pod, snapshot, kept)
+        assert found == told(pod, snapshot, Framework(profile, memo_bytes=0))
         assert found[0] is not None
         cache.assume(pod, found[0])
         cache.namespaces[f"ns{number}"] = None
@@ -728,7 +728,7 @@ def test_equal_pods_that_fit_nowhere_are_rejected_once_while_nothing_changes(mon
         specs = {"affinity": {"podAffinity": required}}, {"nodeSelector": {"gone": "yes"}}
         for pod in (make_pod(name, spec=spec, priority=priority) for spec in specs):
             snapshot = cache.snapshot(0.0)
-            assert told(decide(pod, snapshot, framework)) == told(decide(pod, snapshot, fresh))
+            assert told(pod, snapshot, framework) == told(pod, snapshot, fresh)
 
     for name in "abc":
         same(name)
@@ -761,7 +761,7 @@ def test_why_pods_fit_nowhere_is_told_anew_when_a_namespace_has_other_labels():
             f"p{len(said)}",
             spec={"affinity": {"podAffinity": of("near"), "podAntiAffinity": of("far")}},
         )
-        each = [told(decide(pod, cache.snapshot(0.0), one)) for one in (kept, fresh)]
+        each = [told(pod, cache.snapshot(0.0), one) for one in (kept, fresh)]
         assert each[0] == each[1]
         said.append(each[0])
     assert said[0] != said[1] != said[2]
@@ -796,4 +796,4 @@ def test_two_scores_that_move_at_once_are_both_noticed():
     cache.add_node(make_node("n1", labels={"z": "a"}))
     snapshot = cache.snapshot(0.0)
     fresh = Framework(profile, memo_bytes=0)
-    assert told(decide(pod, snapshot, kept)) == told(decide(pod, snapshot, fresh))
+    assert told(pod, snapshot, kept) == told(pod, snapshot, fresh)

@@ -19,7 +19,7 @@ from engine.framework.interface import (
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.framework.status import Code, unresolvable, unschedulable
-from tests.builders import Cache, default_plugins, make_node, make_pod
+from tests.builders import Cache, default_plugins, make_node, make_pod, scored
 from tests.effort import examples
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -73,15 +73,14 @@ def run(events, memo_bytes):
             case ("schedule", cpu, tolerations, selector):
                 spec = {"tolerations": tolerations, "nodeSelector": selector}
                 pod = make_pod(f"p{number}", cpu=cpu, spec=spec)
-                decision = decide(pod, cache.snapshot(0.0), framework)
+                snapshot = cache.snapshot(0.0)
+                decision = decide(pod, snapshot, framework)
                 decisions.append(
                     (
                         decision.node,
                         decision.feasible,
                         decision.total,
-                        decision.ties,
-                        decision.scores,
-                        dict(decision.rejected),
+                        scored(decision, snapshot, framework),
                         decision.fit_error and decision.fit_error.message(),
                         decision.fit_error and decision.fit_error.plugins,
                         decision.error,
@@ -119,7 +118,7 @@ def test_ties_fall_by_the_class_and_the_seed_not_by_row_order():
             decide(make_pod("p"), cache.snapshot(0.0), Framework(profile))
             for cache in (forward, backward)
         ]
-        assert decisions[0].ties == 20
+        assert decisions[0].feasible == 20
         assert decisions[0].node == decisions[1].node
         chosen.add(decisions[0].node)
     assert len(chosen) > 3, "the seed moves the choice"
@@ -328,10 +327,10 @@ def test_a_node_that_frees_up_is_seen_even_if_its_raw_score_was_never_among_the_
 
 
 def test_a_plugin_that_abstains_has_no_say():
-    framework = with_plugin(Faulty(score=None))
-    decision = decide(make_pod("p"), cluster().snapshot(0.0), framework)
+    framework, snapshot = with_plugin(Faulty(score=None)), cluster().snapshot(0.0)
+    decision = decide(make_pod("p"), snapshot, framework)
     assert decision.node is not None
-    assert "Faulty" not in {score.plugin for score in decision.scores}
+    assert "Faulty" not in scored(decision, snapshot, framework)[1]
 
 
 def test_exactly_one_plugin_sorts_the_queue():

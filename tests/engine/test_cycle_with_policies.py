@@ -17,7 +17,7 @@ from engine.framework.runtime import Framework
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.plugin import PolicyPlugin
 from engine.policy.world import Worlds
-from tests.builders import Cache, default_plugins, make_node, make_pod
+from tests.builders import Cache, default_plugins, make_node, make_pod, scored
 from tests.effort import examples
 from tests.engine.policy.builders import Samples, chain
 
@@ -101,14 +101,13 @@ def run(happenings, text, memo_bytes):
                 signals.now += seconds
             case ("schedule" | "ask" as how, name, cpu):
                 pod = make_pod(f"{name}-{number}", cpu=cpu)
-                decision = decide(pod, cache.snapshot(signals.now, signals), framework)
+                snapshot = cache.snapshot(signals.now, signals)
+                decision = decide(pod, snapshot, framework)
                 decisions.append(
                     (
                         decision.node,
                         decision.total,
-                        decision.scores,
-                        decision.ties,
-                        dict(decision.rejected),
+                        scored(decision, snapshot, framework),
                         decision.fit_error and decision.fit_error.message(),
                         decision.error,
                     )

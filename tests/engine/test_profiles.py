@@ -18,7 +18,7 @@ from engine.framework.events import QueueingHint
 from engine.plugins.profiles import make_profiles
 from engine.policy.chain import frameworks_of
 from engine.policy.world import Worlds
-from tests.builders import Cache, make_node, make_pod
+from tests.builders import Cache, make_node, make_pod, scored
 from tests.engine.policy.builders import compiled
 from tests.engine.test_app import Process, embedded, settings_of
 
@@ -71,10 +71,12 @@ def test_each_pod_is_decided_by_its_own_profile():
     )
     cache.add_pod(make_pod("there", cpu="1", node="second"), "second")
     pods = {name: make_pod(name, scheduler=name, cpu="1") for name in "ab"}
-    found = {name: decide(pod, cache.snapshot(0.0), both.of(pod)) for name, pod in pods.items()}
+    snapshot = cache.snapshot(0.0)
+    found = {name: decide(pod, snapshot, both.of(pod)) for name, pod in pods.items()}
     assert (found["a"].feasible, found["b"].feasible) == (3, 2), "the policy is of both"
     assert found["b"].node == "second", "packed"
-    assert [(one.plugin, one.weight) for one in found["b"].scores] == [("NodeResourcesFit", 5)]
+    _, given = scored(found["b"], snapshot, both.of(pods["b"]))
+    assert {plugin: weight for plugin, (*_, weight) in given.items()} == {"NodeResourcesFit": 5}
     assert found["a"].node in {"plain", "first"}
 
 

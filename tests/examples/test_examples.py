@@ -20,13 +20,15 @@ from engine.cycle import decide
 from engine.embedded import EmbeddedCluster, Pace
 from engine.framework.decision import Decision, Placed
 from engine.framework.profile import Profile
+from engine.framework.runtime import Framework
+from engine.framework.snapshot import Snapshot
 from engine.plugins.profiles import make_profiles
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.chain import framework_of
 from engine.policy.findings import new_compiler
 from engine.policy.world import Worlds
-from tests.builders import Cache, default_plugins, make_node, pod_object
+from tests.builders import Cache, Given, default_plugins, make_node, pod_object, scored
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 #: Those of the cookbook have a test of their own.
@@ -53,11 +55,11 @@ def bundle_of(name: str, settings: Settings | None = None) -> Bundle:
     return made
 
 
-def tried(
-    name: str, waiting: PodInfo, nodes: list[Any], placed: list[PodInfo] | None = None, *,
+def world(
+    name: str, nodes: list[Any], placed: list[PodInfo] | None = None, *,
     now: float = NOON, settings: Settings | None = None,
-) -> Decision:  # fmt: skip
-    """What becomes of the pod where only this policy and the default plugins have a say."""
+) -> tuple[Snapshot, Framework]:  # fmt: skip
+    """Where only this policy and the default plugins have a say."""
     cache = Cache()
     for node in nodes:
         cache.add_node(node)
@@ -68,7 +70,18 @@ def tried(
         bundle_of(name, settings),
         worlds=Worlds(ZoneInfo("UTC"), (GPU,)),
     )
-    return decide(waiting, cache.snapshot(now), framework)
+    return cache.snapshot(now), framework
+
+
+def tried(name: str, waiting: PodInfo, *about: Any, **how: Any) -> Decision:
+    """What becomes of the pod in such a `world`."""
+    return decide(waiting, *world(name, *about, **how))
+
+
+def given(name: str, waiting: PodInfo, nodes: list[Any]) -> Given:
+    """What each plugin gave the node that the pod goes to there."""
+    snapshot, framework = world(name, nodes)
+    return scored(decide(waiting, snapshot, framework), snapshot, framework)[1]
 
 
 # ---- all of them ---------------------------------------------------------------------------------
@@ -136,8 +149,7 @@ def test_home_zone():
     for zone in "abc":
         assert tried("home-zone", pod(labels={"zone": zone}), nodes).node == zone
     assert tried("home-zone", pod(labels={"zone": "d"}), nodes).node
-    names = [score.plugin for score in tried("home-zone", pod(), nodes).scores]
-    assert "home-zone" not in names
+    assert "home-zone" not in given("home-zone", pod(), nodes)
 
 
 def test_memory_headroom():
@@ -163,9 +175,8 @@ def test_pack():
 
 
 def test_quiet_disks():
-    decision = tried("quiet-disks", pod(), [make_node("a"), make_node("b")])
-    own = [score.normalized for score in decision.scores if score.plugin == "quiet-disks"]
-    assert own == [50.0]
+    own = given("quiet-disks", pod(), [make_node("a"), make_node("b")])["quiet-disks"]
+    assert own[1] == 50.0
     (metric,) = bundle_of("quiet-disks").metrics
     assert "{device='nvme0n1'}" in metric.query
     assert (metric.every_seconds, metric.stale_seconds) == (30.0, 120.0)
@@ -220,7 +231,11 @@ async def _two_lines(seen: list[Mapping[str, float]]) -> None:
         options = RunOptions(Settings.model_validate({"berth": berth}), cluster.kubeconfig())
 
         def observe(placed: Placed) -> None:
-            seen.append({one.plugin: one.normalized for one in placed.decision.scores})
+            assert app.scheduler is not None
+            assert app.scheduler.framework is not None
+            framework = app.scheduler.framework.of(placed.decision.pod)
+            _, each = scored(placed.decision, placed.snapshot, framework)
+            seen.append({plugin: normalized for plugin, (_, normalized, _) in each.items()})
 
         app = App(options, clock=SystemClock(), hooks=Hooks(observers=[observe]))
         stop = asyncio.Event()

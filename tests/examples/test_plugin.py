@@ -32,7 +32,7 @@ from engine.plugins.out_of_tree import checked
 from engine.plugins.profiles import make_profile
 from engine.pods import podinfo
 from engine.pods.podinfo import make_pod_info
-from tests.builders import Cache, make_node, make_pod, pod_object
+from tests.builders import Cache, make_node, make_pod, pod_object, scored
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
 LABEL = "example.com/rack"
@@ -75,8 +75,8 @@ def test_it_filters_and_scores_beside_the_others():
         pod = msgspec.structs.replace(pod, metadata=metadata)
         return decide(make_pod_info(pod), cache.snapshot(0.0), framework)
 
-    scores = {one.plugin: (one.normalized, one.weight) for one in placed().scores}
-    assert (placed().node, scores["RackScore"]) == ("high", (100.0, 9))
+    _, given = scored(placed(), cache.snapshot(0.0), framework)
+    assert (placed().node, given["RackScore"][1:]) == ("high", (100.0, 9))
     assert (placed("10").node, placed("10").feasible) == ("low", 2)
     cache.remove_node("none")
     cache.remove_node("low")

@@ -19,7 +19,7 @@ from engine.policy.bundle import Refusal, compile_at_once, compile_settings
 from engine.policy.chain import frameworks_of
 from engine.policy.findings import new_compiler
 from engine.policy.world import Worlds
-from tests.builders import Cache, make_node, make_pod
+from tests.builders import Cache, make_node, make_pod, scored
 from tests.effort import examples
 from tests.properties import policies as p
 from tests.properties import test_language_evaluators as evaluators
@@ -121,7 +121,7 @@ def said(frameworks, pod, cache):
     framework = frameworks.of(pod)
     decision = conclude(pod, snapshot, framework)
     told = decision.node, decision.message, decision.total, decision.feasible, decision.evaluated
-    details = (decision.scores, decision.ties, decision.rejected)
+    details = scored(decision, snapshot, framework)
     return repr((told, details, frameworks.of(pod).kin(pod, snapshot))).encode(), decision.node
 
 

@@ -17,7 +17,7 @@ from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.status import Code
 from engine.objects import Namespace, from_builtins
 from engine.policy.events import events_of_reads
-from tests.builders import Cache, make_node, make_pod
+from tests.builders import Cache, make_node, make_pod, scored
 from tests.effort import examples
 from tests.engine.policy.builders import NOW, Samples, chain, policies
 
@@ -47,6 +47,11 @@ class Cluster:
 
     def decide(self, pod):
         return decide(pod, self.snapshot(), self.framework)
+
+    def given(self, pod):
+        """What each plugin gave the chosen node; see `scored`."""
+        snapshot = self.snapshot()
+        return scored(decide(pod, snapshot, self.framework), snapshot, self.framework)[1]
 
     @property
     def policy(self):
@@ -94,7 +99,7 @@ def test_the_two_lines_filter_as_they_read():
     assert cluster.passing(make_pod("redis")) == ["a", "b", "c"]
     decision = cluster.decide(make_pod("nginx-1"))
     assert decision.node == "a"
-    assert decision.rejected == {"p": 2}
+    assert decision.feasible == 1
 
 
 @pytest.mark.parametrize(
@@ -122,14 +127,13 @@ def test_the_least_busy_node_wins_and_nginx_stays_where_it_may():
 def test_the_maximum_is_that_of_the_nodes_that_are_left():
     cluster = Cluster("filter: not node.label test=other\n" + SCORE)
     cluster.samples.put("bandwidth", {"a": 10.0, "b": 40.0, "c": 400.0})
-    scores = {score.plugin: score.raw for score in cluster.decide(make_pod("p")).scores}
-    assert scores["p"] == 75
+    assert cluster.given(make_pod("p"))["p"][0] == 75
 
 
 def test_a_node_without_a_sample_gets_nothing_and_without_any_the_policy_abstains():
     cluster = Cluster(SCORE)
     assert cluster.scores() is None
-    assert "p" not in {score.plugin for score in cluster.decide(make_pod("p")).scores}
+    assert "p" not in cluster.given(make_pod("p"))
     cluster.samples.put("bandwidth", {"a": 10.0, "b": 40.0})
     assert cluster.scores() == [75, 0, 0]
 
@@ -171,9 +175,9 @@ def test_weights_count():
     }
     assert Cluster(files).decide(make_pod("p")).node == "a"
     heavier = {"policies": {"overrides": {"likes-b": {"weight": 9}}}}
-    decision = Cluster(files, **heavier).decide(make_pod("p"))
-    assert decision.node == "b"
-    assert {s.plugin: s.weight for s in decision.scores}["likes-b"] == 9
+    cluster = Cluster(files, **heavier)
+    assert cluster.decide(make_pod("p")).node == "b"
+    assert cluster.given(make_pod("p"))["likes-b"][2] == 9
 
 
 def test_a_policy_that_is_off_has_no_say():
@@ -477,15 +481,14 @@ def run(events, memo_bytes):
             case ("pod", cpu, tier, priority):
                 name = f"p{next(number)}"
                 pod = make_pod(name, cpu=cpu, labels={"tier": tier}, priority=priority)
-                decision = cluster.decide(pod)
+                snapshot = cluster.snapshot()
+                decision = decide(pod, snapshot, cluster.framework)
                 told.append(
                     (
                         decision.node,
                         decision.feasible,
                         decision.total,
-                        decision.ties,
-                        decision.scores,
-                        dict(decision.rejected),
+                        scored(decision, snapshot, cluster.framework),
                         decision.fit_error and decision.fit_error.message(),
                         decision.fit_error and decision.fit_error.plugins,
                         decision.error,
