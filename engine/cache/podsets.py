@@ -24,8 +24,6 @@ MOST_SETS: Final = 8192
 """However many pods there are; a set takes some 5 KiB."""
 LEAST_SETS: Final = 512
 MOST_COUNTS: Final = 1 << 20
-_MOST_MOVED: Final = 1 << 13
-"""Counts by row that are changed at a stretch."""
 _FEW_NAMESPACES: Final = 8
 _FEW_VALUES: Final = 8
 _MOST_PROFILES: Final = 1 << 16
@@ -217,28 +215,19 @@ class PodSetIndex:
         self._weight += len(sets)
 
     def namespace_changed(self, name: str, before: Namespace | None) -> None:
-        """A namespace came, went or has other labels: its pods are in other sets.
+        """A namespace came, went or has other labels.
 
-        They are counted into those, but into no more than takes a few milliseconds: the others
-        have to be asked for anew.
+        If it has pods, sets that it is in now, or no longer, have to be asked for anew.
         """
         old, new = {} if before is None else {name: before}, self._known
         for profile in [one for one in self._sets_of if one[0] == name]:
             del self._sets_of[profile]
         by_labels = [one for one in self.sets.values() if isinstance(one.key.namespaces, Spaces)]
-        rows = len(self._pods.counted((name,), EVERYTHING, terminating=True)) if by_labels else 0
-        most = _MOST_MOVED // rows if rows else 0
-        for one in by_labels if rows else ():
-            _, selector, terminating = one.key
-            had, has = [one.key.covers(name, of, terminating=False) for of in (old, new)]
-            if had != has and most:
-                counts = self._pods.counted((name,), selector, terminating=terminating)
-                self._weight += len(counts)
-                for row, count in counts.items():
-                    one.count(row, count if has else -count)
-                most -= 1
-            elif had != has:
-                self._drop_set(one)
+        if by_labels and self._pods.counted((name,), EVERYTHING, terminating=True):
+            for one in by_labels:
+                had, has = [one.key.covers(name, of, terminating=False) for of in (old, new)]
+                if had != has:
+                    self._drop_set(one)
 
     # ---- inside ----------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, Flag, auto
+from functools import lru_cache
 
 import msgspec
 
@@ -106,8 +107,13 @@ class ClusterEvent(msgspec.Struct, frozen=True, cache_hash=True):
     @property
     def label(self) -> str:
         """As metrics of kube-scheduler have it: `NodeAdd`, `storage.k8s.io/CSINodeAdd`."""
-        group = "storage.k8s.io/" if self.resource in _OF_STORAGE else ""
-        return group + str(self).replace("/", "")
+        return _label(self)
+
+
+@lru_cache(maxsize=1024)
+def _label(event: ClusterEvent) -> str:
+    group = "storage.k8s.io/" if event.resource in _OF_STORAGE else ""
+    return group + str(event).replace("/", "")
 
 
 EVERYTHING = ClusterEvent(Resource.WILDCARD, Action.ALL)

@@ -252,7 +252,7 @@ def test_sets_are_as_many_as_pods_may_ask_for(pods, most):
     assert len(cache.topology._sets.sets) == most
 
 
-def test_sets_follow_the_labels_of_namespaces_pod_by_pod():
+def test_sets_follow_the_labels_of_namespaces():
     cache, rng = Cache(), random.Random(1)
     for node in NODES:
         cache.add_node(make_node(node))
@@ -263,7 +263,7 @@ def test_sets_follow_the_labels_of_namespaces_pod_by_pod():
     pods = {}
     for step in range(200):
         name, space = f"p{rng.randrange(9)}", rng.choice("abc")
-        seen = [(one.end, dict(one.counts)) for one in sets]
+        seen, moves = [(one, one.end, dict(one.counts)) for one in sets], topology.moves
         if step % 2:
             env = rng.choice(["", "prod"])
             value = {"metadata": {"name": space, "labels": {"env": env}}}
@@ -277,46 +277,17 @@ def test_sets_follow_the_labels_of_namespaces_pod_by_pod():
             node = rng.choice(NODES)
             pods[name] = node, space
             cache.add_pod(make_pod(name, namespace=space, node=node, uid=name), node)
-        for one, spaces, (end, before) in zip(sets, each, seen, strict=True):
+        sets = [topology.pod_set(one, EVERYTHING, terminating=True) for one in each]
+        for one, spaces, (was, end, before) in zip(sets, each, seen, strict=True):
             there = [node for node, of in pods.values() if spaces.have(of, cache.namespaces)]
             want = {cache.nodes.row(node): n for node, n in Counter(there).items()}
             assert one.counts == want
-            assert {row for row in {*before, *want} if before.get(row) != want.get(row)} <= {
-                *one.since(end)
-            }
-            assert topology.pod_set(spaces, EVERYTHING, terminating=True) is one
-
-
-def test_a_namespace_with_many_pods_moves_into_few_sets_at_a_stretch(monkeypatch):
-    monkeypatch.setattr(podsets, "_MOST_MOVED", 12)
-    counted, count = [], podsets.Tally.count
-    monkeypatch.setattr(podsets.Tally, "count", lambda *of: (counted.append(of), count(*of)))
-    cache = Cache()
-    for name in NODES:
-        cache.add_node(make_node(name))
-    for i in range(40):
-        cache.add_pod(make_pod(f"p{i}", labels={"app": "x"}), NODES[i % 5])
-    topology = cache.snapshot(0.0).topology
-    spaces = Spaces(((frozenset(), PROD),))
-    selectors = [
-        parse_selector(LabelSelector(match_labels={"app": "x", **more}))
-        for more in ({}, {"app": "x"}, *({"app": "x", f"a{i}": "b"} for i in range(8)))
-    ][1:]
-
-    def sets():
-        return [topology.pod_set(spaces, one, terminating=True) for one in selectors]
-
-    before, moves = sets(), topology.moves
-    for env, each in (("prod", 8), ("dev", 0)):
-        counted.clear()
-        value = {"metadata": {"name": "default", "labels": {"env": env}}}
-        cache.set_namespace(from_builtins(Namespace, value))
-        assert len(counted) <= 12
-        assert [one.live for one in before] == [True] * 2 + [False] * 7
-        assert topology.moves != moves
-        before, moves = sets(), topology.moves
-        wanted = dict.fromkeys(range(5), each) if each else {}
-        assert [dict(one.counts) for one in before] == [wanted, *[{}] * 8]
+            if was.live:
+                assert was is one
+                changed = {row for row in {*before, *want} if before.get(row) != want.get(row)}
+                assert changed <= {*one.since(end)}
+            else:
+                assert topology.moves != moves
 
 
 def test_the_only_row_of_a_domain_is_not_looked_for():
