@@ -169,7 +169,9 @@ class Pool(Generic[T]):
                 named.setdefault(tuple(only), []).append((code, number))
             else:
                 alike.setdefault(one.reach, []).append(number)
-        self._named = [(labels, *np.array(sorted(found)).T) for labels, found in named.items()]
+        self._named = [
+            (labels, *np.array(sorted(found)).T.copy()) for labels, found in named.items()
+        ]
         """Labels, and in order the values of them that are named, each with whose they are."""
         self._alike = {selector: np.array(found) for selector, found in alike.items()}
 
