@@ -197,6 +197,18 @@ def test_a_pod_that_changes_while_another_is_tried_for_it_is_tried_itself() -> N
     assert bench.pop() is None, "what holds for x0 holds for x2"
 
 
+def test_a_gated_pod_has_no_class_to_part_from() -> None:
+    bench = Bench()
+    bench.held = {"x0"}
+    bench.queue.add(waiting("x0", labels={"class": "x"}))
+    bench.queue.part(waiting("x0").uid)
+    gated = bench.queue.get(waiting("x0").uid)
+    assert (gated.where, gated.unschedulable_plugins) == (SubQueue.GATED, frozenset())
+    bench.held = set()
+    assert bench.queue.move(OTHER) == 1
+    assert bench.pop() is gated
+
+
 def test_the_highest_priority_goes_first_and_classes_differ_by_it() -> None:
     bench = Bench()
     for name, priority in (("low1", 0), ("high", 5), ("low2", 0)):
