@@ -38,7 +38,7 @@ from tests.builders import Cache, changed, default_plugins, make_node, make_pod,
 from tests.effort import examples
 from tests.engine.policy.builders import chain
 
-ZONES = ("a", "b", "c")
+IN_ZONE = {"key": "z", "operator": "In"}
 
 
 def zone_of(node):
@@ -778,11 +778,38 @@ def test_a_node_that_joins_drops_no_class():
     assert known.keys.feasible == 200
 
 
+@pytest.mark.parametrize("beside", [0, 20])
+def test_scores_are_normalised_anew_once_other_nodes_are_feasible(beside):
+    cache, profile = Cache(), Profile("berth", default_plugins())
+    for zone in "abc":
+        cache.add_node(make_node(zone, cpu="1", labels={"z": zone}))
+    for number in range(beside):
+        cache.add_node(make_node(f"n{number}", unschedulable=True))
+    wanted = [
+        {"weight": weight, "preference": {"matchExpressions": [{**IN_ZONE, "values": [zone]}]}}
+        for zone, weight in (("a", 100), ("b", 50))
+    ]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wanted}}
+    kept, nodes = Framework(profile), []
+    for step in range(3):
+        pod, snapshot = (
+            make_pod(f"p{step}", cpu="1", spec={"affinity": affinity}),
+            cache.snapshot(0),
+        )
+        found = told(pod, snapshot, kept)
+        assert found == told(pod, snapshot, Framework(profile, memo_bytes=0))
+        nodes.append(found[0])
+        cache.assume(pod, found[0])
+        for number in range(beside):
+            cache.add_pod(make_pod(f"x{step}-{number}"), f"n{number}")
+    assert nodes == ["a", "b", "c"]
+
+
 def test_two_scores_that_move_at_once_are_both_noticed():
     cache = Cache()
     for number in range(3):
         cache.add_node(make_node(f"n{number}", labels={"z": "a"} if number == 0 else {}))
-    in_zone = {"matchExpressions": [{"key": "z", "operator": "In", "values": ["a"]}]}
+    in_zone = {"matchExpressions": [{**IN_ZONE, "values": ["a"]}]}
     wanted = [{"weight": 1, "preference": in_zone}]
     spec = {
         "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wanted}}

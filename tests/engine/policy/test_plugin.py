@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import count
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dsl.schema import FIELDS
 from engine.cycle import decide
@@ -15,10 +11,8 @@ from engine.explain.scores import rules_of
 from engine.framework.decision import Placed
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.status import Code
-from engine.objects import Namespace, from_builtins
 from engine.policy.events import events_of_reads
 from tests.builders import Cache, make_node, make_pod, scored
-from tests.effort import examples
 from tests.engine.policy.builders import NOW, Samples, chain, policies
 
 FILTER = "filter: pod.name contains nginx -> node.label test=test\n"
@@ -393,121 +387,7 @@ def test_scores_wake_nobody():
     assert Cluster(SCORE).policy.points().events == ()
 
 
-# ---- what is remembered never changes a decision -------------------------------------------------
-
-POLICIES = {
-    "labels.policy": "filter: pod.label tier=web -> node.label zone=z1 or node.label zone=z2\n",
-    "amounts.policy": (
-        "prefer: least node.cpu.requested\n"
-        "filter: pod.cpu > 0.5 -> node.cpu.free - pod.cpu >= 500m\n"
-        "filter: pod.name like *9 -> node.pods.free == max(node.pods.free)\n"
-    ),
-    "pods.policy": (
-        "filter: pod.label tier=web -> count(node.pods where it.label tier=web) < 2\n"
-        "filter: count(zone.pods where it.priority > pod.priority) < 3\n"
-        "avoid: any(node.pods where it.label tier=web)\n"
-    ),
-    "tenants.policy": (
-        "filter: pod.label tier=night -> not any(node.pods where it.namespace.label night=no)\n"
-        "prefer: count(zone.pods where it.namespace.label[night] == namespace.label[night]) > 1\n"
-    ),
-    "jobs.policy": (
-        "filter: pod.label tier=web -> distinct(it.label[tier] over node.pods) <= 2\n"
-        "prefer: least distinct(it.name over zone.pods where it.label[tier] == pod.label[tier])\n"
-    ),
-    "zones.policy": (
-        "filter: pod.label tier=web -> count(zone.nodes where node.cpu.free >= 1) > 0\n"
-        "filter: max(count(node.pods) over zone.nodes) <= pod.priority + 3\n"
-        "prefer: most sum(node.cpu.free over nodes_in('zone'))\n"
-    ),
-    "metrics.policy": (
-        "score: 100 - bandwidth/max*100 weight 2\n"
-        "filter: (load ?? 0) < 8\n"
-        "prefer: pod.label tier=web -> least load\n"
-    ),
-    "time.policy": (
-        "filter: pod.label tier=night -> time.minute in 0..30\n"
-        "filter: node.created is missing or now - node.created > 1m\n"
-        "filter: pod.label tier=fresh -> (metric_age(load) ?? 10m) < 2m\n"
-        "prefer: time.minute in 10..40 -> node.label zone=z2\n"
-    ),
-    "cluster.policy": (
-        "filter: pod.label tier=web -> cluster.cpu.free > 2\n"
-        "filter: pod.label tier=night -> namespace.label night=yes\n"
-    ),
-}
-TIERS = ("web", "night", "fresh", "none")
-node_events = st.tuples(
-    st.just("node"), st.integers(0, 4), st.sampled_from(["1", "2", "4"]), st.integers(0, 2)
-)
-other_events = st.one_of(
-    st.tuples(st.sampled_from(["node gone", "pod gone"]), st.integers(0, 9)),
-    st.tuples(st.just("wait"), st.sampled_from([0, 20, 60, 900])),
-    st.tuples(
-        st.just("sample"),
-        st.sampled_from(["bandwidth", "load"]),
-        st.dictionaries(st.integers(0, 4), st.sampled_from([0.0, 1.0, 9.0, 30.0]), max_size=5),
-    ),
-    st.tuples(st.just("namespace"), st.sampled_from(["yes", "no"])),
-)
-pod_events = st.tuples(
-    st.just("pod"),
-    st.sampled_from(["100m", "600m", "1"]),
-    st.sampled_from(TIERS),
-    st.integers(0, 1),
-)
-
-
-def run(events, memo_bytes):
-    cluster = Cluster(POLICIES, Cache(), memo_bytes=memo_bytes)
-    cache, told, number = cluster.cache, [], count()
-    for event in events:
-        match event:
-            case ("node", index, cpu, zone):
-                labels = {"zone": f"z{zone}", "topology.kubernetes.io/zone": f"z{zone}"}
-                cache.add_node(make_node(f"n{index}", cpu=cpu, pods="6", labels=labels))
-            case ("node gone", index):
-                cache.remove_node(f"n{index}")
-            case ("pod gone", index):
-                cache.remove_pod(f"uid-default-p{index}")
-            case ("wait", seconds):
-                cluster.now += seconds
-            case ("sample", metric, values):
-                by_name = {f"n{index}": value for index, value in values.items()}
-                cluster.samples.put(metric, by_name, at=cluster.now)
-            case ("namespace", night):
-                meta = {"name": "default", "labels": {"night": night}}
-                cache.set_namespace(from_builtins(Namespace, {"metadata": meta}))
-            case ("pod", cpu, tier, priority):
-                name = f"p{next(number)}"
-                pod = make_pod(name, cpu=cpu, labels={"tier": tier}, priority=priority)
-                snapshot = cluster.snapshot()
-                decision = decide(pod, snapshot, cluster.framework)
-                told.append(
-                    (
-                        decision.node,
-                        decision.feasible,
-                        decision.total,
-                        scored(decision, snapshot, cluster.framework),
-                        decision.fit_error and decision.fit_error.message(),
-                        decision.fit_error and decision.fit_error.plugins,
-                        decision.error,
-                    )
-                )
-                if decision.node:
-                    cache.assume(pod, decision.node)
-    return told
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(
-    st.lists(node_events, min_size=1, max_size=5),
-    st.lists(st.one_of(pod_events, pod_events, pod_events, node_events, other_events), max_size=25),
-)
-def test_what_is_remembered_never_changes_a_decision(nodes, events):
-    remembered = run([*nodes, *events], 1 << 20)
-    assert remembered == run([*nodes, *events], 0)
-    assert all(each[-1] is None for each in remembered), "no rule may fail"
+# ---- what is remembered --------------------------------------------------------------------------
 
 
 def test_new_samples_count_at_once_and_equal_pods_share_what_is_known():
