@@ -18,6 +18,7 @@ from engine.clock import ManualClock, SystemClock
 from engine.framework.snapshot import QueueTimes
 from engine.kube.client import Response
 from engine.kube.errors import NotFound, StatusError
+from engine.kube.protocol import Phase
 from engine.kube.resources import WORKLOAD_KINDS
 from engine.kube.sharing import PodSharing
 from engine.kube.wiring import Wiring
@@ -354,6 +355,7 @@ ONE = {"metadata": {"name": "n1"}, "a": 1, "b": 2}
 def listed(watcher, *paths):
     source, _ = watcher._running["g/ps", frozenset(paths)]
     source.on_add(from_builtins(struct_of(source.paths), ONE))
+    source.reflector._course.phase = Phase.WATCHING
     source.reflector.synced.set()
     asyncio.run(source._tell())
 
