@@ -124,7 +124,8 @@ class Rules(RuleBasedStateMachine):
         assert texts == owner.bundle.files
         for source in owner.sources:
             state = owner._states[source.title]
-            assert (state.refusal is None) == (state.offered == state.good)
+            good = state.offered is not None and state.offered == state.good
+            assert (state.refusal is None) == good
         for (before, _), (bundle, changed) in zip(self.put, self.put[1:], strict=False):
             assert changed in (None, bundle.changed_since(before))
 
