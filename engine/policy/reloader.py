@@ -468,7 +468,9 @@ class Reloader:
         self._in_force = chosen
         over = []
         for title, texts in chosen.items():
-            state = self._states[title]
+            state = self._states.get(title)
+            if state is None:
+                continue  # it has left while its rules came back, and they go with the next bundle
             state.good = texts
             if state.refusal is not None and state.offered == texts:
                 state.refusal = None

@@ -309,6 +309,26 @@ def test_what_comes_back_does_not_wait_for_an_edit_that_waits_for_a_list_nor_go_
     assert world.in_force.reloader.awaited == ("a list",)
 
 
+def test_a_source_that_leaves_while_the_guard_goes_back_has_no_rules_in_the_end():
+    selected = {"selector": "a=b", "namespace": "berth"}
+    world = World(steps=100, sources=[selected], guard={"pending": 5})
+    [handler] = world.sources.values()
+    handler.on_synced()
+    for name, text in (("one", "a"), ("two", "a"), ("one", "b")):
+        world.told({f"{name}.policy": f"filter: node.label {text}\n"}, name=name)
+        world.work()
+    world.waiting, before = 9, len(world.begun)
+    world.clock.advance(1.0)
+    while len(world.begun) == before:
+        world.step()
+    world.waiting = 0
+    for _ in range(99):
+        world.step()
+    handler.on_delete(ConfigMap(ObjectMeta(name="two", namespace="berth")))
+    world.work()
+    assert world.put[-1] == {"berth/one/one.policy": "filter: node.label a\n"}
+
+
 def with_namespaces(steps):
     tenants = {"configMap": "mine", "namespaces": ["*"]}
     world = World(steps=steps, configMap="berth/policies", tenants=tenants)

@@ -23,10 +23,16 @@ TEXTS = (
     None,
 )
 POLICIES = {
-    "sources": [{"configMap": "berth/one"}, {"configMap": "berth/two"}],
+    "sources": [
+        {"configMap": "berth/one"},
+        {"configMap": "berth/two"},
+        {"selector": "a=b", "namespace": "berth"},
+    ],
     "tenants": {"configMap": "mine", "namespaces": ["*"]},
     "guard": {"pending": 5, "within": "1min"},
 }
+#: ConfigMaps, and by which watch they come.
+HANDLERS = {"berth/one": 0, "berth/two": 1, "berth/x": 2, "berth/y": 2, "a/mine": 3, "b/mine": 3}
 
 
 class Rules(RuleBasedStateMachine):
@@ -65,14 +71,14 @@ class Rules(RuleBasedStateMachine):
         return sum(one.step(until) for one in self.made.background)
 
     @rule(
-        where=st.sampled_from(("berth/one", "berth/two", "a/mine", "b/mine")),
+        where=st.sampled_from(tuple(HANDLERS)),
         text=st.sampled_from(TEXTS),
     )
     def edit(self, where, text):
         namespace, _, name = where.partition("/")
         data = {f"{name}.policy": text} if text else {}
         new = ConfigMap(ObjectMeta(name=name, namespace=namespace, uid="u"), data=data)
-        old, handler = self.seen.get(where), self.handlers[{"one": 0, "two": 1}.get(name, 2)]
+        old, handler = self.seen.get(where), self.handlers[HANDLERS[where]]
         if text is not None:
             self.seen[where] = new
             handler.on_add(new) if old is None else handler.on_update(old, new)
@@ -109,12 +115,17 @@ class Rules(RuleBasedStateMachine):
         made, owner = self.made, self.made.reloader
         own = together(owner.bundle, made._tenants.parts, made._settings.policies.tenants)
         assert (self.put[-1][0].files, made.bundle.hash) == (own.files, own.hash)
-        kept = {one.folder: owner.kept()[one.title].files for one in owner.sources}
+        kept = {
+            one.folder: owner.kept()[one.title].files
+            for one in owner.sources
+            if one.title in owner.kept()
+        }
         texts = {f"{of}{name}": text for of, files in kept.items() for name, text in files.items()}
         assert texts == owner.bundle.files
         for source in owner.sources:
             state = owner._states[source.title]
-            assert (state.refusal is None) == (state.offered == state.good)
+            good = state.offered is not None and state.offered == state.good
+            assert (state.refusal is None) == good
         for (before, _), (bundle, changed) in zip(self.put, self.put[1:], strict=False):
             assert changed in (None, bundle.changed_since(before))
 
