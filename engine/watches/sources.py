@@ -230,7 +230,7 @@ class Measured(Source):
         """See `Source`: metrics that are new get what is known."""
         questions = self._questions.keys()
         for question in questions - self._fed if self._whole else ():
-            self.store.ingest(question, self._series(question))
+            self.store.ingest(question, self._series(question), whole=self.source == OBJECT)
         self._fed = {*questions}
 
 
