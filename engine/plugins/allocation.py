@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
-from typing import Annotated, Final, Literal
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -36,46 +35,47 @@ from engine.plugins.shares import COUNTED, HALF, Role
 from engine.pods.podinfo import CPU, MEMORY, PodInfo, is_counted, is_scalar_resource
 
 _MAX_SHAPE_SCORE: Final = 10
-_BOTH: Final = [(CPU, 1), (MEMORY, 1)]
-Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
+_MAX_WEIGHT: Final = 100
 
 
 class ResourceSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A resource and its weight; 0 is 1, as the API defaults it."""
+    """A resource and its weight."""
 
     name: str
-    weight: Percent = 1
+    weight: int = 1
 
 
 class ShapePoint(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A point of the function from utilization to score."""
+    """A point of the function from utilization (0..100) to score (0..10)."""
 
-    utilization: Percent
-    score: Annotated[int, msgspec.Meta(ge=0, le=_MAX_SHAPE_SCORE)]
+    utilization: int
+    score: int
 
 
 class RatioParameters(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """`requestedToCapacityRatio`."""
 
-    shape: Annotated[tuple[ShapePoint, ...], msgspec.Meta(min_length=1)]
+    shape: tuple[ShapePoint, ...] = ()
 
 
 class ScoringStrategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """`scoringStrategy`; without a type it is refused, as kube-scheduler refuses it."""
 
-    type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"]
+    type: str = ""
     resources: tuple[ResourceSpec, ...] = ()
     requested_to_capacity_ratio: RatioParameters | None = None
+
+    def effective_resources(self) -> tuple[ResourceSpec, ...]:
+        """The resources, cpu and memory by default; a weight of 0 is 1, as the API defaults it."""
+        if not self.resources:
+            return ResourceSpec(CPU), ResourceSpec(MEMORY)
+        return tuple(ResourceSpec(r.name, r.weight or 1) for r in self.resources)
 
     @property
     def is_default(self) -> bool:
         """Whether it is what kube-scheduler does without arguments."""
-        return self.type == "LeastAllocated" and sorted(weights_of(self.resources)) == _BOTH
-
-
-def weights_of(resources: Sequence[ResourceSpec]) -> list[tuple[str, int]]:
-    """The resources with their weights, cpu and memory by default."""
-    return [(one.name, one.weight or 1) for one in resources] or _BOTH
+        weights = sorted((one.name, one.weight) for one in self.effective_resources())
+        return self.type == "LeastAllocated" and weights == [(CPU, 1), (MEMORY, 1)]
 
 
 Usage = tuple[int, IntColumn, IntColumn, int]
@@ -108,19 +108,33 @@ class Scorer:
         """Reads the strategy.
 
         Raises:
-            ValueError: parameters of ratios are missing, or not for it, or in the wrong order.
+            ValueError: the strategy is not one, or its arguments are out of range.
         """
-        self._weights = weights_of(strategy.resources)
-        self.resources = tuple([name for name, _ in self._weights])
-        ratio = strategy.requested_to_capacity_ratio
-        self._by_ratio = strategy.type == "RequestedToCapacityRatio"
-        if self._by_ratio is not (ratio is not None):
-            raise ValueError("requestedToCapacityRatio: the strategy of that name alone needs it")
+        resources = strategy.effective_resources()
+        for resource in resources:
+            if not 1 <= resource.weight <= _MAX_WEIGHT:
+                raise ValueError(f"weight of {resource.name}: {resource.weight} is not in 1..100")
+        self.resources = tuple([resource.name for resource in resources])
+        self._weights = [resource.weight for resource in resources]
         self._of_column: Callable[[IntColumn, IntColumn, int], _Share] = _least
-        if ratio is not None:
-            self._of_column = partial(_on_line_of, broken_line(ratio.shape))
-        elif strategy.type == "MostAllocated":
-            self._of_column = _most
+        self._by_ratio = strategy.type == "RequestedToCapacityRatio"
+        ratio = strategy.requested_to_capacity_ratio
+        if ratio is not None and not self._by_ratio:
+            raise ValueError("requestedToCapacityRatio: only for the strategy of that name")
+        match strategy.type:
+            case "LeastAllocated":
+                pass
+            case "MostAllocated":
+                self._of_column = _most
+            case "RequestedToCapacityRatio":
+                if ratio is None:
+                    raise ValueError("requestedToCapacityRatio: the strategy of that name needs it")
+                self._of_column = partial(_on_line_of, broken_line(ratio.shape))
+            case _:
+                raise ValueError(
+                    f"scoringStrategy.type: {strategy.type!r} is not LeastAllocated, MostAllocated"
+                    " or RequestedToCapacityRatio"
+                )
 
     def scores(self, usages: Sequence[Usage]) -> Scores:
         """One score a row; `usages` names at least one resource.
@@ -131,9 +145,8 @@ class Scorer:
         total, weights = np.zeros((2, len(usages[0][1])))
         for number, allocatable, used, request in usages:
             score, counts = self._of_column(allocatable, used, request)
-            _, weight = self._weights[number]
-            total += score * weight
-            weights += counts * float(weight)
+            total += score * self._weights[number]
+            weights += counts * float(self._weights[number])
         np.divide(total, weights, out=total, where=weights > 0)
         if self._by_ratio:
             return np.floor(total + 0.5, out=total)
@@ -180,8 +193,15 @@ def _hundredths(amounts: IntColumn, of: IntColumn) -> Scores:
 
 def broken_line(shape: Sequence[ShapePoint]) -> NDArray[np.int64]:
     """Score for each utilization from 0 to 100, between the points by integer interpolation."""
-    if any(after.utilization <= one.utilization for one, after in pairwise(shape)):
-        raise ValueError("shape: utilization values must be sorted in increasing order")
+    if not shape:
+        raise ValueError("shape: at least one point must be specified")
+    for before, point in zip((None, *shape), shape, strict=False):
+        if not 0 <= point.utilization <= MAX_SCORE:
+            raise ValueError(f"shape: utilization {point.utilization} is not in 0..100")
+        if not 0 <= point.score <= _MAX_SHAPE_SCORE:
+            raise ValueError(f"shape: score {point.score} is not in 0..10")
+        if before is not None and point.utilization <= before.utilization:
+            raise ValueError("shape: utilization values must be sorted in increasing order")
     return np.array([_on_line(shape, x) for x in range(MAX_SCORE + 1)], dtype=np.int64)
 
 
@@ -225,14 +245,14 @@ class BalancedAllocation:
         Raises:
             ValueError: a resource has another weight than 1, or is named twice.
         """
-        weights = weights_of(args.resources if args else ())
-        for number, (_, weight) in enumerate(weights):
-            if weight != 1:
-                raise ValueError(f"resources[{number}].weight: {weight} is not 1")
-        self._resources = tuple([name for name, _ in weights])
+        resources = ScoringStrategy(resources=args.resources if args else ()).effective_resources()
+        for number, resource in enumerate(resources):
+            if resource.weight != 1:
+                raise ValueError(f"resources[{number}].weight: {resource.weight} is not 1")
+        self._resources = tuple([resource.name for resource in resources])
         if len(set(self._resources)) != len(self._resources):
             raise ValueError("resources: a name is listed twice")
-        both = sorted(weights) == _BOTH
+        both = sorted(self._resources) == [CPU, MEMORY]
         self._said = PreScoreResult(
             state=Role.EVEN if both else None, causes=Cause.POD | Cause.ALLOCATABLE
         )

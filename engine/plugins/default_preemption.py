@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Final
+from typing import Final
 
 import numpy as np
-from msgspec import Meta
 from numpy.typing import NDArray
 
 from engine.collective.ranking import Ranking
@@ -58,16 +57,22 @@ start of the most important ones."""
 class DefaultPreemptionArgs(PluginArgs, frozen=True):
     """`pluginConfig` of DefaultPreemption; both numbers are read and do nothing."""
 
-    min_candidate_nodes_percentage: Annotated[int, Meta(ge=0, le=100)] = 10
-    min_candidate_nodes_absolute: Annotated[int, Meta(ge=0)] = 100
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
 
     def __post_init__(self) -> None:
         """Checks them as kube-scheduler does.
 
         Raises:
-            ValueError: they leave no candidate.
+            ValueError: out of range.
         """
-        if self.min_candidate_nodes_percentage == self.min_candidate_nodes_absolute == 0:
+        percentage = self.min_candidate_nodes_percentage
+        absolute = self.min_candidate_nodes_absolute
+        if not 0 <= percentage <= 100:  # noqa: PLR2004 - per cent
+            raise ValueError("minCandidateNodesPercentage: not in valid range [0, 100]")
+        if absolute < 0:
+            raise ValueError("minCandidateNodesAbsolute: not in valid range [0, inf)")
+        if percentage == absolute == 0:
             raise ValueError(
                 "minCandidateNodesPercentage: cannot be zero at the same time as"
                 " minCandidateNodesAbsolute"

@@ -9,10 +9,9 @@ Source: kubernetes plugins/interpodaffinity (filtering.go, scoring.go, plugin.go
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-from msgspec import Meta
 
 from engine.framework.events import Action, QueueingHint, Resource, Seen
 from engine.framework.interface import (
@@ -43,13 +42,14 @@ NOT_FAR: Final = unschedulable("node(s) didn't match pod anti-affinity rules")
 UNWANTED: Final = unschedulable("node(s) didn't satisfy existing pods anti-affinity rules")
 _STATUSES: Final = (NOT_NEAR, NOT_FAR, UNWANTED)
 _NEAR: Final = _STATUSES.index(NOT_NEAR)
+_MOST_WEIGHT: Final = 100
 _NO_NAMESPACE: Final = Namespace()
 
 
 class InterPodAffinityArgs(PluginArgs, frozen=True):
     """`pluginConfig` of InterPodAffinity."""
 
-    hard_pod_affinity_weight: Annotated[int, Meta(ge=0, le=100)] = 1
+    hard_pod_affinity_weight: int = 1
     ignore_preferred_terms_of_existing_pods: bool = False
 
 
@@ -347,9 +347,16 @@ class InterPodAffinity:
     name: Final = NAME
 
     def __init__(self, args: InterPodAffinityArgs | None = None) -> None:
+        """Reads the profile's weight of required terms.
+
+        Raises:
+            ValueError: the weight is none.
+        """
         args = args or InterPodAffinityArgs()
         self._hard_weight = args.hard_pod_affinity_weight
         self._ignores_likes = args.ignore_preferred_terms_of_existing_pods
+        if not 0 <= self._hard_weight <= _MOST_WEIGHT:
+            raise ValueError("hardPodAffinityWeight: not in valid range [0, 100]")
 
     def points(self) -> Points:
         """Pods come, go or change their labels, nodes come or change theirs."""

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import compress
 from math import floor, log
 from operator import add
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -246,7 +246,7 @@ class PodTopologySpreadArgs(PluginArgs, frozen=True):
     """`pluginConfig` of PodTopologySpread."""
 
     default_constraints: list[TopologySpreadConstraint] | None = None
-    defaulting_type: Literal["", "System", "List"] = ""
+    defaulting_type: str = ""
 
     def check(self) -> None:
         """Checks it.
@@ -254,6 +254,8 @@ class PodTopologySpreadArgs(PluginArgs, frozen=True):
         Raises:
             ValueError: a field has no value that it may have; the message names it.
         """
+        if self.defaulting_type not in ("", "System", "List"):
+            raise ValueError(f"defaultingType: {self.defaulting_type!r} is not System or List")
         if self.default_constraints and self.defaulting_type != "List":
             raise ValueError("defaultConstraints: only with defaultingType List")
         seen = set()

@@ -259,8 +259,8 @@ def test_a_node_that_comes_into_sight_wakes():
         ),
         (
             {"pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": {}}}]},
-            "plugin 'NodeResourcesFit': Object missing required field `type` - at"
-            " `$.scoringStrategy`",
+            "plugin 'NodeResourcesFit': scoringStrategy.type: '' is not LeastAllocated,"
+            " MostAllocated or RequestedToCapacityRatio",
         ),
         (
             {"plugins": {"multiPoint": {"enabled": [{"name": "Coscheduling"}]}}},

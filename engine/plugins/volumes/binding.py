@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -79,7 +79,7 @@ _NONE: Final = Wanted((), ())
 class VolumeBindingArgs(PluginArgs, frozen=True):
     """`pluginConfig` of VolumeBinding."""
 
-    bind_timeout_seconds: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    bind_timeout_seconds: int | None = None
     shape: tuple[ShapePoint, ...] | None = None
 
 
@@ -92,10 +92,12 @@ class VolumeBinding:
         """Reads the profile's arguments.
 
         Raises:
-            ValueError: the shape is none.
+            ValueError: the timeout is negative, or the shape is none.
         """
         args = args or VolumeBindingArgs()
         seconds = 600 if args.bind_timeout_seconds is None else args.bind_timeout_seconds
+        if seconds < 0:
+            raise ValueError(f"bindTimeoutSeconds: {seconds} is negative")
         self._timeout = float(seconds)
         self._line = broken_line(args.shape or (ShapePoint(0, 10), ShapePoint(100, 0)))
         self._storage = Storage()

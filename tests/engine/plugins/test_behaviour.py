@@ -233,7 +233,6 @@ def ratio(*shape: tuple[int, int]) -> dict[str, Any]:
     return strategy(type="RequestedToCapacityRatio", requestedToCapacityRatio={"shape": points})
 
 
-ONE_POINT = {"shape": [{"utilization": 1, "score": 1}]}
 FIT, BALANCED, SPREAD = "NodeResourcesFit", "NodeResourcesBalancedAllocation", "PodTopologySpread"
 AFFINITY, PREEMPTION, BINDING = "InterPodAffinity", "DefaultPreemption", "VolumeBinding"
 
@@ -253,34 +252,30 @@ ADDED = {"nodeSelectorTerms": [{"matchExpressions": [UNKNOWN]}]}
             "matchExpressions[0]: 'Is' is not a valid label selector operator",
         ),
         (FIT, {"unknown": 1}, "unknown"),
-        (FIT, strategy(type="Best"), "Invalid enum value 'Best' - at `$.scoringStrategy.type`"),
+        (FIT, strategy(type="Best"), "'Best' is not LeastAllocated, MostAllocated or"),
+        (FIT, strategy(resources=[{"name": "cpu", "weight": 101}]), "weight of cpu: 101 is not in"),
         (
             FIT,
-            strategy(resources=[{"name": "cpu", "weight": 101}]),
-            "`int` <= 100 - at `$.scoringStrategy.resources[0].weight`",
+            strategy(requestedToCapacityRatio={"shape": []}),
+            "only for the strategy of that name",
         ),
-        (FIT, strategy(requestedToCapacityRatio=ONE_POINT), "strategy of that name alone needs it"),
-        (
-            FIT,
-            strategy(type="RequestedToCapacityRatio"),
-            "the strategy of that name alone needs it",
-        ),
-        (FIT, ratio(), "of length >= 1 - at `$.scoringStrategy.requestedToCapacityRatio.shape`"),
-        (FIT, ratio((101, 1)), "`int` <= 100 - at"),
-        (FIT, ratio((0, 11)), "`int` <= 10 - at"),
+        (FIT, strategy(type="RequestedToCapacityRatio"), "the strategy of that name needs it"),
+        (FIT, ratio(), "shape: at least one point must be specified"),
+        (FIT, ratio((101, 1)), "shape: utilization 101 is not in 0..100"),
+        (FIT, ratio((0, 11)), "shape: score 11 is not in 0..10"),
         (FIT, ratio((0, 0), (0, 10)), "must be sorted in increasing order"),
         (BALANCED, {"resources": [{"name": "cpu", "weight": 2}]}, "resources[0].weight: 2 is not"),
         (BALANCED, {"resources": [{"name": "cpu"}, {"name": "cpu"}]}, "a name is listed twice"),
-        (SPREAD, {"defaultingType": "Lists"}, "Invalid enum value 'Lists' - at `$.defaultingType`"),
+        (SPREAD, {"defaultingType": "Lists"}, "defaultingType: 'Lists' is not System or List"),
         (SPREAD, {"defaultConstraints": [constraint()]}, "only with defaultingType List"),
         (SPREAD, spread(constraint(maxSkew=0)), "defaultConstraints[0].maxSkew: must be above 0"),
         (SPREAD, spread(constraint(topologyKey="a b")), "topologyKey: 'a b' is not a label key"),
         (SPREAD, spread(constraint(whenUnsatisfiable="No")), "must be DoNotSchedule or Schedule"),
         (SPREAD, spread(constraint(labelSelector={})), "labelSelector: is worked out for each pod"),
         (SPREAD, spread(constraint(), constraint()), "[1]: repeats another one's topologyKey"),
-        (AFFINITY, {"hardPodAffinityWeight": 101}, "<= 100 - at `$.hardPodAffinityWeight`"),
-        (PREEMPTION, {"minCandidateNodesPercentage": 101}, "`int` <= 100"),
-        (PREEMPTION, {"minCandidateNodesAbsolute": -1}, "`int` >= 0"),
+        (AFFINITY, {"hardPodAffinityWeight": 101}, "not in valid range [0, 100]"),
+        (PREEMPTION, {"minCandidateNodesPercentage": 101}, "not in valid range [0, 100]"),
+        (PREEMPTION, {"minCandidateNodesAbsolute": -1}, "not in valid range [0, inf)"),
         (
             PREEMPTION,
             {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 0},
