@@ -240,7 +240,10 @@ async def test_every_field_has_its_value_in_a_running_scheduler():
             await berth.until(lambda: berth.bundles)
             cluster.delete("pods", "web-0", namespace="d")
             await berth.until(lambda: not named(cluster, "web-0"))
-            pods.make("web-0", {"phase": "Pending", "nominatedNodeName": "n"}, mine)
+            # Held until its status is written, or it might be decided about before that.
+            status, held = {"phase": "Pending", "nominatedNodeName": "n"}, [{"name": "status"}]
+            pods.make("web-0", status, mine, schedulingGates=held)
+            cluster.patch("pods", "web-0", {"spec": {"schedulingGates": []}}, namespace="d")
             await berth.until(lambda: named(cluster, "web-0")["spec"].get("nodeName"))
             written = named(cluster, "web-0")["metadata"]["annotations"]
     seen = {spec.name: written.get(f"f/n{number}") for number, spec in enumerate(AVAILABLE)}
