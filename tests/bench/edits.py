@@ -21,6 +21,7 @@ from engine.clock import SystemClock
 from engine.configuration.settings import Settings
 from engine.cycle import decide
 from engine.framework.runtime import Frameworks
+from engine.garbage import collecting
 from engine.inforce import Callbacks, InForce
 from engine.objects import ConfigMap, ObjectMeta
 from engine.plugins.profiles import make_profiles
@@ -171,7 +172,8 @@ def main(nodes: int, pods: int, waiting: int, rounds: int, statements: tuple[int
     print("statements | in force | longest slice | swap | first decision | usual decision")
     bench = Bench(nodes, pods, waiting)
     for size in statements:
-        taken = list(edits(bench, size, rounds))
+        with collecting():  # as in a process
+            taken = list(edits(bench, size, rounds))
         cells = [
             f"{statistics.median(column):.1f} ({max(column):.1f})"
             for column in (
