@@ -52,7 +52,7 @@ from engine.plugins.no_nodes import SchedulingGates
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import IN_TREE
 from engine.pods.legible import as_far_as_legible
-from engine.policy.bundle import NO_POLICIES, Bundle, Needs, Refusal
+from engine.policy.bundle import NO_POLICIES, Bundle, Refusal
 from engine.policy.chain import frameworks_of, worlds_of
 from engine.policy.findings import rules_of
 from engine.policy.guard import Load
@@ -243,7 +243,7 @@ class App:
                 await self._hand_over(elector, statuses, events, keeping)
                 _cancel(running + keeping)
                 if self._watcher is not None:
-                    self._watcher.keep(Needs())
+                    self._watcher.end()
         finally:
             self._extenders.close()
             await session.close()

@@ -148,6 +148,11 @@ class Watcher:
             task.cancel()
             source.forget()
 
+    def end(self) -> None:
+        """Nothing is watched any more, whoever waits for it."""
+        self._wanted.clear()
+        self.keep(Needs())
+
     def _keys(self, each: Sequence[Needs]) -> set[Hashable]:
         """Their sources; apart, as of fields of a kind together another source would be one."""
         return {key for one in each for key, _ in self._sources(one)}

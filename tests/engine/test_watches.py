@@ -296,6 +296,9 @@ def test_what_one_still_waits_for_is_watched_on_when_rules_of_another_are_in_for
     watcher.keep(one)
     assert len(ended) == 2, "nobody has asked for it since"
     assert len(watcher._running) == 1
+    watcher.want(other)
+    watcher.end()
+    assert len(ended) == 4, "a process ends while rules wait"
 
 
 def test_what_is_kept_of_pods_for_one_who_waits_is_not_forgotten_when_others_are_in_force():
