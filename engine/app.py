@@ -52,7 +52,7 @@ from engine.plugins.no_nodes import SchedulingGates
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import IN_TREE
 from engine.pods.legible import as_far_as_legible
-from engine.policy.bundle import NO_POLICIES, Bundle, Needs, Refusal
+from engine.policy.bundle import NO_POLICIES, Bundle, Refusal
 from engine.policy.chain import frameworks_of, worlds_of
 from engine.policy.findings import rules_of
 from engine.policy.guard import Load
@@ -66,7 +66,7 @@ from engine.signals.spec import PROMETHEUS
 from engine.signals.store import SignalStore
 from engine.tasks import tasks, unless
 from engine.telemetry import ATTEMPTS, Count, Telemetry
-from engine.watches.watcher import Start, Watcher
+from engine.watches.watcher import WAITS, Start, Watcher
 
 log = logging.getLogger(__name__)
 
@@ -163,8 +163,8 @@ class App:
             self._endpoints.calls = calls_of(rules, self.snapshot)
         self.scheduler: Scheduler | None = None
         self.bundle: Bundle | None = None
-        self._wanted: dict[str, Bundle] = {}
-        """What is to come into force and reads usage, by whom it is of."""
+        self._wanted: dict[str, tuple[Bundle, float]] = {}
+        """What is to come into force, by whom it is of, and when it was asked for (monotonic)."""
         self._in_force: InForce | None = None
         self._keeper: Keeper | None = None
         self._watcher: Watcher | None = None
@@ -243,7 +243,7 @@ class App:
                 await self._hand_over(elector, statuses, events, keeping)
                 _cancel(running + keeping)
                 if self._watcher is not None:
-                    self._watcher.keep(Needs())
+                    self._watcher.end()
         finally:
             self._extenders.close()
             await session.close()
@@ -489,24 +489,28 @@ class App:
         """Watches and asks for the rules in force, and for those that the guard may bring back."""
         if self._in_force is None or self.bundle is None:
             return
-        self._wanted = {}
+        since = self._clock.monotonic() - WAITS
+        self._wanted = {asker: one for asker, one in self._wanted.items() if one[1] > since}
         self._ask(self._in_force)
         if self._watcher is not None:
             also = self._in_force.reloader.may_return
             self._watcher.keep(self.bundle.needs, [one.needs for one in also])
 
     def _ask(self, rules: InForce) -> None:
-        also = (*rules.reloader.may_return, *self._wanted.values())
+        also = (*rules.reloader.may_return, *(one for one, _ in self._wanted.values()))
         own = () if self.bundle is None else self.bundle.metrics
         self.signals.set_specs(own, [spec for one in also for spec in one.metrics])
+        if self._watcher is not None:
+            self._watcher.feed()
 
     def _missing(self, bundle: Bundle, asker: str) -> tuple[str, ...]:
         if self._watcher is None:
             return ()
         measured = bundle.needs.usage or bundle.needs.fields
-        if self._in_force and measured and self._wanted.get(asker) is not bundle:
+        known, _ = self._wanted.get(asker, (None, 0.0))
+        self._wanted[asker] = bundle, self._clock.monotonic()
+        if self._in_force and measured and known is not bundle:
             # The first answer is for metrics that were asked for before it came.
-            self._wanted[asker] = bundle
             self._ask(self._in_force)
         return self._watcher.want(bundle.needs, asker)
 

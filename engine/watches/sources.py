@@ -82,8 +82,13 @@ class Source(ABC):
     async def run(self) -> None:
         """Reads until cancelled."""
 
+    @property
+    def lacks(self) -> bool:
+        """Whether there are metrics that have nothing of it yet, and soon will."""
+        return False
+
     def feed(self) -> None:  # noqa: B027 - most have no metrics
-        """Metrics of it are in force: they get what is known."""
+        """Other metrics are asked for: they get what is known."""
 
     def forget(self) -> None:  # noqa: B027 - what most have fed is dropped by who keeps it
         """Nobody reads it any more."""
@@ -199,6 +204,8 @@ class Measured(Source):
     pauses: ClassVar[float]
     """Between two answers, of the time that one takes."""
     _fed: set[Question] = field(default_factory=set, init=False)
+    """Those that were given what is known now; of `_given`: anything since they are asked for."""
+    _given: set[Question] = field(default_factory=set, init=False)
     _news: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _told: bool = field(default=False, init=False)
 
@@ -232,9 +239,17 @@ class Measured(Source):
             group.create_task(self._tell_news())
 
     def feed(self) -> None:
-        """See `Source`: metrics that are new are soon given what is known."""
-        if self._questions.keys() - self._fed:
+        """See `Source`. The samples of a metric are gone when nobody asks for it any more."""
+        asked = self._questions.keys()
+        self._fed.intersection_update(asked)
+        self._given.intersection_update(asked)
+        if asked - self._fed:
             self._news.set()
+
+    @property
+    def lacks(self) -> bool:
+        """See `Source`."""
+        return self._whole and not self._questions.keys() <= self._given
 
     def _changed(self) -> None:
         """Something else is known now."""
@@ -254,11 +269,12 @@ class Measured(Source):
 
     async def _tell(self) -> None:
         fed = self._fed  # another one, if something changes meanwhile
-        fed.intersection_update(self._questions)
         for question in self._questions.keys() - fed:
             read = partial(self._series, question)
             await self.store.read_in(question, read, whole=self.source == OBJECT)
-            fed.add(question)
+            if question in self._questions:
+                fed.add(question)
+                self._given.add(question)
         self._told = True
 
 
@@ -278,7 +294,7 @@ class UsageSource(Measured):
 
     def awaited(self) -> str:
         """See `Source`: there once it answered, or said that it is not there."""
-        if self._told or self._away:
+        if (self._told or self._away) and not self.lacks:
             return ""
         what = f"the usage of {self.of}s (metrics.k8s.io)"
         return f"{what}: {self._error}" if self._error else what
@@ -412,7 +428,7 @@ class ObjectSource(Handler[Any], Measured):
     def awaited(self) -> str:
         """See `Source`: there once it was listed and told, or is no kind that the server has."""
         error = self.reflector.last_error
-        if self._told:
+        if self._told and not self.lacks:
             return ""
         return f"{self.kind} ({error})" if error else self.kind
 

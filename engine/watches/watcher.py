@@ -43,7 +43,7 @@ _MINUTE: Final = 60.0
 _QUEUE_PAUSE: Final = 1.0
 """Between two events of the queue: pods whose rules look at it would keep each other awake."""
 
-_WAITS: Final = 5.0
+WAITS: Final = 5.0
 """Who has not asked again for so long waits no longer."""
 
 Start = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
@@ -103,7 +103,8 @@ class Watcher:
         """Begins to watch what is not watched yet; returns what is not there yet.
 
         What several askers want is watched for all of them, until others are in force. Who still
-        waits asks again. What the rules in force read already nobody waits for, as it is with it.
+        waits asks again. What the rules in force read already nobody waits for, as it is with it,
+        but for a metric that is new.
         """
         self._wanted[asker] = needs, self.wiring.clock.monotonic()
         return self._begin(needs)
@@ -117,9 +118,15 @@ class Watcher:
             if key not in self._running:
                 source = make()
                 self._running[key] = source, self.start(source.run())
-        lacking = wanted.keys() - self._keys(self._kept)
-        awaited = (self._running[key][0].awaited() for key in wanted if key in lacking)
+        kept = self._keys(self._kept)
+        each = ((key in kept, self._running[key][0]) for key in wanted)
+        awaited = (source.awaited() for known, source in each if source.lacks or not known)
         return tuple([text for text in awaited if text])
+
+    def feed(self) -> None:
+        """Other metrics are asked for: they get what is known."""
+        for source, _ in self._running.values():
+            source.feed()
 
     def keep(self, needs: Needs, also: Sequence[Needs] = ()) -> None:
         """This is what the policies in force need: everything else ends but what `also` needs.
@@ -127,7 +134,7 @@ class Watcher:
         Policies that come back without having been asked for begin what they need here.
         """
         self._kept = needs, *also
-        since = self.wiring.clock.monotonic() - _WAITS
+        since = self.wiring.clock.monotonic() - WAITS
         self._wanted = {
             asker: (one, at)
             for asker, (one, at) in self._wanted.items()
@@ -135,14 +142,16 @@ class Watcher:
         }
         self._begin(needs)
         self._complete &= self.sharing.kept
-        # Before any ends: what takes its place may have just begun.
-        for source, _ in self._running.values():
-            source.feed()
         wanted = self._keys((*self._kept, *(one for one, _ in self._wanted.values())))
         for key in self._running.keys() - wanted:
             source, task = self._running.pop(key)
             task.cancel()
             source.forget()
+
+    def end(self) -> None:
+        """Nothing is watched any more, whoever waits for it."""
+        self._wanted.clear()
+        self.keep(Needs())
 
     def _keys(self, each: Sequence[Needs]) -> set[Hashable]:
         """Their sources; apart, as of fields of a kind together another source would be one."""

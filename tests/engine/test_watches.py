@@ -36,6 +36,7 @@ from engine.watches import sources
 from engine.watches.sources import ObjectSource, Usage, UsageSource, struct_of
 from engine.watches.watcher import Watcher
 from tests.builders import Cache, make_metric, make_node, make_pod
+from tests.engine.policy.builders import compiled
 from tests.engine.test_app import (
     Process,
     embedded,
@@ -295,6 +296,9 @@ def test_what_one_still_waits_for_is_watched_on_when_rules_of_another_are_in_for
     watcher.keep(one)
     assert len(ended) == 2, "nobody has asked for it since"
     assert len(watcher._running) == 1
+    watcher.want(other)
+    watcher.end()
+    assert len(ended) == 4, "a process ends while rules wait"
 
 
 def test_what_is_kept_of_pods_for_one_who_waits_is_not_forgotten_when_others_are_in_force():
@@ -377,6 +381,24 @@ def test_rules_that_come_into_force_while_others_wait_leave_metrics_what_they_ha
     watcher.want(of_fields("a", "b"))  # an edit, of which nothing is listed yet
     watcher.keep(of_fields("a") | Needs(workloads=True))
     tell(watcher)
+    assert column(store, cache, "m")[0] == 1.0
+
+
+def test_a_metric_that_was_not_asked_for_meanwhile_is_given_again_what_is_known():
+    spec = make_metric("m", "g/ps#a", source="object", by=("name",))
+    store, cache = stored(spec)
+    watcher = watching(store, cache)
+    watcher.want(of_fields("a"))
+    listed(watcher, "a")
+    watcher.keep(of_fields("a"))
+    for specs in [], [spec]:
+        store.set_specs(specs)
+        watcher.feed()
+    assert watcher.want(of_fields("a")) == ("g/ps",), "it has nothing"
+    [[source, _]] = watcher._running.values()
+    assert source._news.is_set()
+    tell(watcher)
+    assert not watcher.want(of_fields("a"))
     assert column(store, cache, "m")[0] == 1.0
 
 
@@ -661,15 +683,18 @@ async def test_what_the_guard_may_bring_back_is_known_when_it_does_and_is_let_go
             assert not signals.questions()
 
 
-async def test_rules_that_are_the_first_to_read_usage_have_it_from_the_first_decision_on(
-    monkeypatch,
-):
+@pytest.mark.parametrize(
+    "before",
+    ["prefer: most node.cpu.free\n", "metric n = usage memory by node\nfilter: (n ?? 9) < 9\n"],
+    ids=["the first to read usage", "the first to read this of it"],
+)
+async def test_rules_have_the_usage_that_they_read_from_the_first_decision_on(monkeypatch, before):
     async def answer(*_):
-        yield Usage(Identity(name="node-01"), usage={"cpu": "2"})
+        yield Usage(Identity(name="node-01"), usage={"cpu": "2", "memory": "3"})
 
     monkeypatch.setattr(sources, "each", answer)
-    calm = {"r.policy": "prefer: most node.cpu.free\n"}
-    async with embedded(nodes=1, files=calm) as cluster, process(cluster, settings_of()) as berth:
+    was = {"r.policy": before}
+    async with embedded(nodes=1, files=was) as cluster, process(cluster, settings_of()) as berth:
         await berth.until(lambda: berth.bundles)
         assert nodes_of(cluster) == ["node-01"]
         store, seen, use = berth.app.signals, [], berth.app.scheduler._use
@@ -682,6 +707,18 @@ async def test_rules_that_are_the_first_to_read_usage_have_it_from_the_first_dec
         berth.rules({"r.policy": "metric m = usage cpu by node\nfilter: (m ?? 9) < 1\n"})
         await berth.until(lambda: len(berth.bundles) == 2)
         assert seen == [1]
+
+
+async def test_what_waits_is_asked_for_on_when_others_come_into_force_meanwhile():
+    bundle = compiled(
+        {"a.policy": "metric m = usage cpu by pod\nfilter: sum(m ?? 0 over node.pods) < 9\n"}
+    )
+    calm = {"r.policy": "prefer: most node.cpu.free\n"}
+    async with embedded(nodes=1, files=calm) as cluster, process(cluster, settings_of()) as berth:
+        await berth.until(lambda: berth.bundles)
+        assert berth.app._missing(bundle, "a namespace")
+        berth.app._keep()  # as when others are put in force
+        assert berth.app.signals.questions("usage"), "its samples would be gone"
 
 
 async def test_an_edit_that_reads_what_was_not_kept_of_pods_has_them_listed_once_more():
