@@ -17,7 +17,6 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from engine.cli.check import expanded
 from engine.cli.check import read as bytes_of
 from engine.cli.eval import read_metrics, samples_of
 from engine.cli.manifests import Objects
@@ -41,7 +40,7 @@ from engine.plugins.profiles import make_profiles
 from engine.policy import chain
 from engine.policy.bundle import Bundle, Needs
 from engine.policy.findings import new_compiler
-from engine.policy.sources import Texts
+from engine.policy.sources import Texts, policies_in
 from engine.signals.prometheus import ask_once
 from engine.signals.spec import PROMETHEUS
 from engine.signals.store import SignalStore
@@ -184,8 +183,13 @@ def _texts_of(settings: Settings) -> Texts | None:
     for section in policies.all_sources:
         if section.dir is not None:
             folder = section.folder if policies.in_folders else ""
-            paths = expanded([Path(section.dir)])
-            found |= {f"{folder}{path.name}": bytes_of(path) for path in paths}
+            path = Path(section.dir)
+            alone = None if path.is_dir() else {path.name: bytes_of(path)}
+            # As a scheduler does, which passes over folders and links that lead nowhere.
+            texts, why = policies_in(path) if alone is None else (alone, ())
+            if not texts:
+                raise click.ClickException("; ".join(why) or f"{path}: has no policy")
+            found |= {f"{folder}{name}": text for name, text in texts.items()}
     return found or None
 
 

@@ -504,10 +504,12 @@ class SchedulingQueue:
         plugins know gangs. Until then all stays by the hooks in force.
         """
         coming = self._coming = self._compared(hooks, changed)
-        while coming.ask(ASKED_AHEAD):
-            yield
-            if self._coming is not coming:
-                return
+        try:
+            while self._coming is coming and coming.ask(ASKED_AHEAD):
+                yield
+        except GeneratorExit:  # given up: what was asked would stay until other hooks come
+            self._coming = None if self._coming is coming else self._coming
+            raise
 
     def _compared(self, hooks: QueueHooks, changed: frozenset[str] | None) -> ComingHooks:
         """What is to be asked of hooks that come."""

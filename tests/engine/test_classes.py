@@ -383,6 +383,20 @@ def test_ties_fall_alike_in_every_process_and_in_whatever_order_nodes_came():
     assert len(said) == 1
 
 
+def test_a_node_that_joins_moves_its_neighbour_among_ties():
+    # By their hashes both would have one place; the one that joins gets it, the other the next.
+    cache, profile = Cache(), Profile("berth", default_plugins())
+    kept, pods = Framework(profile), [make_pod(f"p{n}", cpu=f"{n + 1}m") for n in range(8)]
+    cache.add_node(make_node("n3342"))
+    for pod in pods:
+        assert decide(pod, cache.snapshot(0.0), kept).node == "n3342"
+    cache.add_node(make_node("n1326"))
+    snapshot = cache.snapshot(0.0)
+    found = [decide(pod, snapshot, kept).node for pod in pods]
+    assert found == [decide(pod, snapshot, Framework(profile, memo_bytes=0)).node for pod in pods]
+    assert len(set(found)) == 2
+
+
 # ---- what it costs -------------------------------------------------------------------------------
 
 

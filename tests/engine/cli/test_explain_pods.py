@@ -344,8 +344,18 @@ def test_a_pipe_among_the_policies_is_told_and_not_waited_for(tmp_path):
     (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(OBJECTS))
     files = ("-f", str(tmp_path / "all.yaml"), "--policies", str(tmp_path))
     result = CliRunner().invoke(main, ["explain", "pod", "web", *files])
-    why = "cannot be read: it is not a regular file"
-    assert result.stderr == f"Error: {tmp_path}/a.policy: {why}\n"
+    assert result.stderr == f"Error: {tmp_path}/a.policy: it is not a regular file\n"
+
+
+def test_what_a_scheduler_passes_over_in_a_folder_is_passed_over(tmp_path):
+    (tmp_path / "old.policy").mkdir()
+    (tmp_path / ".#a.policy").symlink_to("somebody@here.1")  # an editor's
+    (tmp_path / "a.policy").write_text("filter: node.label test=test\n")
+    (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(OBJECTS))
+    files = ("-f", str(tmp_path / "all.yaml"), "--policies", str(tmp_path))
+    result = CliRunner().invoke(main, ["explain", "pod", "web", *files])
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "a.policy" in result.stdout
 
 
 def missed(pod, cache, **profile):

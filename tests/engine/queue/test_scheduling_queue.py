@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from typing import Any
 
 import pytest
@@ -323,6 +324,19 @@ def test_a_pod_that_changes_while_an_order_is_prepared_has_its_place_in_that_ord
         pass
     queue.set_hooks(coming, None)
     assert [pop(queue).pod.name for _ in range(100)] == [*(f"p{n}" for n in range(1, 100)), "p0"]
+
+
+def test_nothing_stays_of_hooks_whose_preparing_is_given_up(clock: ManualClock) -> None:
+    queue = SchedulingQueue(
+        clock=clock, hooks=QueueHooks(by_priority, gate, HINTS), snapshot=nothing
+    )
+    for number in range(100):
+        queue.add(waiting(f"p{number}"))
+    coming = QueueHooks(lambda pod, _queued_at: (pod.name,), gate, HINTS)
+    steps, there = queue.prepare(coming, None), weakref.ref(coming.sort_key)
+    next(steps)
+    del coming, steps
+    assert there() is None
 
 
 def test_a_pod_whose_new_key_is_the_one_it_had_in_the_order_before_has_its_new_place(
