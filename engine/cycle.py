@@ -25,7 +25,7 @@ from engine.framework.decision import (
     Rejections,
 )
 from engine.framework.keycolumn import FRACTION, NOWHERE, TIE_BITS, TIE_MASK
-from engine.framework.opinion import LEFT_OUT, Opinion
+from engine.framework.opinion import LEFT_OUT, NOT_ASKED, Opinion
 from engine.framework.opinion import NAME as EXTENDER
 from engine.framework.runtime import Candidates, Framework, PluginError, Unfit
 from engine.framework.searchprogress import SearchProgress
@@ -73,10 +73,17 @@ def conclude(
     """
     decision = decide(pod, snapshot, framework, opinion)
     decision.opinion = opinion
-    if decision.rejections is not None and decision.rejections.nodes and framework.has_post_filter:
+    rejections = decision.rejections
+    # Nobody is evicted while there is a node that extenders have to be asked about first.
+    if (
+        rejections is not None
+        and rejections.nodes
+        and framework.has_post_filter
+        and not any(NOT_ASKED in one.status.reasons for one in rejections.each)
+    ):
         progress = progress or SearchProgress()
         try:
-            decision.rescue = framework.post_filter(pod, snapshot, decision.rejections, progress)
+            decision.rescue = framework.post_filter(pod, snapshot, rejections, progress)
         except PluginError as fault:
             decision.rescue = PostFilterResult(fault.status, message=str(fault))
         if opinion is not None and decision.rescue.nominated:

@@ -5,9 +5,9 @@
 kube-scheduler stands still while an extender thinks; here other pods go on meanwhile. So what was
 feasible when they were asked is asked again, of the cluster as it is then, before a node is taken:
 the cycle that decides is the same as for any pod, with their answer as one more input. A node that
-came meanwhile is not taken; the pod that finds no other comes again, as after any such event. One
-pod at a time, as in kube-scheduler, for an extender may count on it. Also here is what they need of
-the API server: whole objects, and bindings that one of them makes.
+came meanwhile is not taken; the pod that finds no other evicts nobody and comes again, as after any
+such event. One pod at a time, as in kube-scheduler, for an extender may count on it. Also here is
+what they need of the API server: whole objects, and bindings that one of them makes.
 """
 
 from __future__ import annotations

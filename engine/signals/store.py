@@ -47,6 +47,7 @@ from engine.tasks import give_way, in_thread
 _LOG = logging.getLogger(__name__)
 
 _NAN = math.nan
+_TRIES = 3
 _FULL_NAME: Final = "full name", attrgetter("key")
 _BARE_NAME: Final = "bare name", lambda pod: f"/{pod.name}"
 
@@ -250,11 +251,17 @@ class SignalStore:
     async def read_in(
         self, question: Question, read: Callable[[], Iterable[Series]], *, whole: bool = False
     ) -> None:
-        """Takes in an answer that a thread reads, as often as it takes; see `ingest`."""
-        matched = None
-        while (samples := self._entries.get(question)) and not (matched and samples.holds(matched)):
+        """Takes in an answer that a thread reads; see `ingest`.
+
+        Where nodes come more quickly than it can be read, the event loop does it in the end.
+        """
+        for _ in range(_TRIES):
             matched = await in_thread(lambda: self.match(question, read(), give_way))
-        self.ingest(question, (), matched, whole=whole)
+            samples = self._entries.get(question)
+            if samples is None or samples.holds(matched):
+                self.ingest(question, (), matched, whole=whole)
+                return
+        self.ingest(question, read(), whole=whole)
 
     def ingest(
         self,

@@ -288,6 +288,25 @@ async def test_a_node_that_was_taken_meanwhile_is_not_taken_twice():
     assert "1 Insufficient cpu" in made.edge.conditions[0][2]
 
 
+async def test_nobody_is_evicted_for_a_pod_that_fits_on_a_node_that_came_meanwhile():
+    made = None
+
+    def answer(asked):
+        if "n4" in asked["NodeNames"]:
+            return only("n4")
+        made.add([pod_object("other", node="n1", cpu="2"), make_node("n4", cpu="2")])
+        return only("n1")
+
+    async with FakeExtender(filter=answer) as fake:
+        made = world(document(fake.url, filterVerb="filter"), nodes=("n1",))
+        made.comes(cpu="1", priority=10)
+        await settle(made, lambda: made.edge.conditions)
+        assert made.edge.evictions == []
+        made.clock.advance(1.0)
+        await settle(made, lambda: made.edge.binds)
+    assert made.edge.binds == [("p", "n4")]
+
+
 async def test_a_node_that_came_meanwhile_is_asked_about_the_next_time_before_it_is_taken():
     made = None
 

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import itertools
 import logging
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from threading import current_thread, main_thread
 
 import numpy as np
 import pytest
@@ -301,6 +304,21 @@ def test_a_match_made_before_nodes_changed_is_made_again(bench: Bench) -> None:
     bench.view()
     bench.store.ingest(question_of(SPEC), answer, matched)
     assert bench.read() == {"b": 2}
+
+
+async def test_an_answer_is_taken_in_however_often_nodes_come(bench: Bench) -> None:
+    bench.put(node("a"))
+    bench.store.set_specs([SPEC])
+    came = itertools.count()
+
+    def read() -> Iterator[Series]:
+        assert next(came) < 9, "it is read again and again"
+        if current_thread() is not main_thread():
+            bench.store.nodes_changed(None, node(f"new-{next(came)}"))
+        yield Series(("a",), 1.0, bench.clock.time())
+
+    await bench.store.read_in(question_of(SPEC), read)
+    assert bench.read() == {"a": 1}
 
 
 def test_only_changes_of_state_are_told(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
