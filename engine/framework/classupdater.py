@@ -238,7 +238,7 @@ class _Asking(msgspec.Struct, eq=False):
         keys.unfit = None
         try:
             joint = keys.joint
-            if joint is None or not keys.single or len(rows) > _FEW_ROWS:
+            if joint is None or len(rows) > _FEW_ROWS:
                 return self._update_rows(np.asarray(rows))
             if isinstance(rows, tuple):
                 return self._update_row(joint, rows[0])
@@ -254,7 +254,7 @@ class _Asking(msgspec.Struct, eq=False):
             ties = self.by.ties.of(self.snapshot)
             row = keys.row = row_of(keys, joint, self.snapshot, ties)
         cells = keys.cells
-        old, new = cells[r], row(r)
+        old, new = cells[r], row(r, self._of_row)
         if new is None:
             return self._update_rows(np.array([r]))
         if old != new:
@@ -266,6 +266,14 @@ class _Asking(msgspec.Struct, eq=False):
                 keys.feasible += 1 if old < 0 else -1
                 return not keys.lookups
         return True
+
+    def _of_row(self, of: Filtering | Scoring, r: int) -> float:
+        rows, runner = np.array([r], dtype=np.intp), self.by.runner
+        if isinstance(of, Filtering):
+            passed = runner.mask(of, self.pod, self.snapshot, rows)
+            return passed is None or bool(passed[0])
+        raw = runner.raw(of, self.pod, self.snapshot, rows)
+        return 0.0 if raw is None else float(raw[0])
 
     def _update_rows(self, rows: NDArray[np.intp]) -> bool:
         keys = self.keys
@@ -336,8 +344,6 @@ class _Asking(msgspec.Struct, eq=False):
                 causes = int(one.result.causes)
                 keys.causes |= causes
                 keys.shared_causes |= causes if one.shared is not None else 0
-            others: list[Filtering | Scoring] = [*keys.filters, *keys.scorers]
-            keys.single = keys.joint is not None and None not in [one.shared for one in others]
         keys.place.layout, keys.place.generation = snapshot.layout, snapshot.generation
 
     def _with_shared(self, of: _Asked, point: str) -> _Asked:

@@ -112,6 +112,10 @@ class Lookup(NamedTuple):
     weight: float
 
 
+AskRow = Callable[[Filtering | Scoring, int], float]
+"""Asks a plugin of one row: whether it may pass, or its raw score."""
+
+
 @dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class KeyColumn:
     """The sort keys of all nodes, for one or several classes; see the module."""
@@ -137,8 +141,6 @@ class KeyColumn:
     """The other filters by row."""
     scorers: list[Scoring] = field(default_factory=list)
     lookups: list[Lookup] = field(default_factory=list)
-    single: bool = False
-    """Whether the joint and columns alone tell the key of a row; see `row_of`."""
     uniform: list[Scoring] = field(default_factory=list)
     """Scores that are equal on all nodes; they are in `base`."""
     late: frozenset[str] = frozenset()
@@ -161,7 +163,7 @@ class KeyColumn:
     """The `Points.reason_key`s with which that was worded."""
     bad: Exception | None = None
     """To be raised once scores are needed."""
-    row: Callable[[int], int | None] | None = None
+    row: Callable[[int, AskRow], int | None] | None = None
     """See `row_of`; None: to be made."""
 
     def put(self, column: IntColumn) -> None:
@@ -174,7 +176,7 @@ class KeyColumn:
         """Looks at filters and scores in the same places, those of the joint aside."""
         self.by_row, self.scorers, self.uniform = like.by_row, like.scorers, like.uniform
         self.base, self.causes, self.late = like.base, like.causes, like.late
-        self.single, self.touched, self.lookups = like.single, like.touched, []
+        self.touched, self.lookups = like.touched, []
         self.shared_causes = like.shared_causes
 
     def asked(self) -> list[Filtering | Scoring]:
@@ -185,41 +187,43 @@ class KeyColumn:
 
 def row_of(
     keys: KeyColumn, joint: Joint, snapshot: Snapshot, ties: IntColumn
-) -> Callable[[int], int | None]:
-    """A function from a row to its key, if `single`; None where the plugins have to be asked.
+) -> Callable[[int, AskRow], int | None]:
+    """A function from a row to its key; None where only all plugins together can tell.
 
     Valid while `layout`, what is shared and the look-ups stay.
     """
     masks = _masks(keys, snapshot)
-    # Sums of ints are faster.
-    scores = [
-        (int(one.weight) if one.weight == int(one.weight) else one.weight, one.shared.column.data)
-        for one in keys.scorers
-        if one.shared is not None
-    ]
-    lookups = [(one.weight, one.column.data) for one in keys.lookups]
-    turn, places = keys.offset, ties.data
+    checks = [one for one in keys.filters if one.shared is None]
+    scores = [(_weight(one), one) for one in keys.scorers]
+    lookups, turn, places = keys.lookups, keys.offset, ties.data
     at_once = joint.row(snapshot)
 
-    def row(r: int) -> int | None:
+    def row(r: int, ask: AskRow) -> int | None:
         for mask in masks:
             if not mask[r]:
                 return NOWHERE
         total = at_once(r)
-        if total is None:
-            return None
-        if total < 0:
-            return NOWHERE
-        for weight, cells in scores:
-            score = cells[r]
+        if total is None or total < 0:
+            return None if total is None else NOWHERE
+        for one in checks:
+            if not ask(one, r):
+                return NOWHERE
+        for weight, of in scores:
+            score = ask(of, r) if of.shared is None else of.shared.column.item(r)
             if not 0 <= score <= MAX_SCORE:
                 return None
             total += weight * score
-        for weight, cells in lookups:
-            total += weight * cells[r]
+        for _, column, weight in lookups:
+            total += weight * column.item(r)
         return (int(total * FRACTION) << TIE_BITS) | (places[r] ^ turn)
 
     return row
+
+
+def _weight(scoring: Scoring) -> float:
+    """An int if it can be one: sums of those are faster."""
+    weight = scoring.weight
+    return int(weight) if weight == int(weight) else weight
 
 
 def _masks(keys: KeyColumn, snapshot: Snapshot) -> list[memoryview[Any]]:

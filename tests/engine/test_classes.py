@@ -465,6 +465,20 @@ def test_a_new_class_asks_those_alone_that_may_say_something_else():
     assert max(map(len, calls[1:])) <= 130
 
 
+def test_one_changed_row_is_asked_of_the_joint_alone_and_of_policies_that_read_it():
+    cache, _, pod = known_class(100)
+    text = {"p.policy": "filter: count(node.pods) < 9\nscore: 99 - count(node.pods)\n"}
+    framework, fresh = chain(text), chain(text)
+    chosen = decide(pod, cache.snapshot(0.0), framework).node
+    for node in (chosen, "n1"):
+        cache.assume(make_pod(f"on-{node}", cpu="100m"), node)
+        snapshot, found = cache.snapshot(0.0), []
+        names = called(lambda at=snapshot, to=found: to.append(decide(pod, at, framework)))
+        assert "_Asking._update_row" in names
+        assert "_Asking._update_rows" not in names
+        assert found[0].node == decide(pod, snapshot, fresh).node
+
+
 def test_a_class_is_named_anew_where_a_version_moved():
     asked = []
 
