@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from functools import partial
 from importlib import import_module
 from io import FileIO
 from pathlib import Path
@@ -76,11 +75,15 @@ def command(
         _write_config(settings, config, flags, write_config_to)
         return
 
-    with seldom():
-        import_module(_APP)
-    _tried(settings, config, flags)  # before a journal is overwritten
+    async def run(stop: asyncio.Event) -> None:
+        with seldom():  # in a thread, so that a signal is heard meanwhile
+            await asyncio.to_thread(import_module, _APP)
+        _tried(settings, config, flags)  # before a journal is overwritten
+        if not stop.is_set():
+            await _run(settings, flags, record, verbosity, stop)
+
     try:
-        run_until_told(partial(_run, settings, flags, record, verbosity))
+        run_until_told(run)
     except LeaseLost as lost:
         # As kube-scheduler: whoever restarts us gets a follower that knows nothing wrong.
         _LOG.critical("Leader election lost: %s", lost)

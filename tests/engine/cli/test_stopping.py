@@ -66,6 +66,20 @@ async def main():
 asyncio.run(main())
 """
 
+IMPORTING = """
+import os, signal
+
+from engine.cli import run
+
+def told(name):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return run.importlib_import(name)
+
+run.importlib_import, run.import_module = run.import_module, told
+run.command(["--leader-elect=false", "--policies", "none"], standalone_mode=False)
+print("ended")
+"""
+
 
 def ends(program, *arguments):
     ran = subprocess.run(
@@ -81,6 +95,12 @@ def ends(program, *arguments):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_process_that_is_told_again_while_it_ends_ends_as_if_told_once(number):
     assert ends(PROGRAM, str(int(number))) == (0, "told\nended\n", "")
+
+
+def test_who_is_told_while_the_scheduler_is_imported_ends_cleanly(tmp_path):
+    (tmp_path / "a.policy").write_text("score: 1\n", "utf-8")
+    code, said, why = ends(IMPORTING.replace("none", str(tmp_path)))
+    assert (code, said) == (0, "ended\n"), why
 
 
 def test_who_is_told_while_the_server_is_not_even_connected_waits_for_no_connection(monkeypatch):
